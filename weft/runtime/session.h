@@ -1,0 +1,74 @@
+// A Session runs the programs of one Plan on one backend: it owns the arenas, binds every kernel
+// once and then executes lanes. Use from one thread; lanes run on threads of the session.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "weft/backend/backend.h"
+#include "weft/plan/plan.h"
+
+namespace weft {
+
+/// Time one run of a program spent, in milliseconds, by lane and for the update phase.
+struct RunTimes {
+  double total_ms = 0;
+  double compute_ms = 0;
+  double update_ms = 0;
+};
+
+/// One executed step, for timelines.
+struct TraceEvent {
+  int32_t step = 0;
+  Lane lane = Lane::compute;
+  double begin_us = 0;  // since the start of the program
+  double end_us = 0;
+};
+
+class Session {
+ public:
+  /// Allocates the arenas of `plan` and prepares all kernels. `plan` must outlive the session.
+  /// Throws ResourceError when memory is not there.
+  Session(const Plan& plan, Backend& backend);
+  ~Session();
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
+
+  const Plan& plan() const { return plan_; }
+
+  /// Writes a named input of a program. The size must match exactly. Inputs keep their place in
+  /// the arena only during the run: write all inputs of a program, then run it.
+  void set_input(std::string_view program, std::string_view input, const void* data,
+                 int64_t bytes);
+  /// Reads a named output after a run of that program and before any other run.
+  void get_output(std::string_view program, std::string_view output, void* data, int64_t bytes);
+  bool has_input(std::string_view program, std::string_view input) const;
+  bool has_output(std::string_view program, std::string_view output) const;
+
+  /// Copies a state out of or into its home, in the state's own dtype. `index` is the position in
+  /// plan().states.
+  void read_state(int index, void* data);
+  void write_state(int index, const void* data);
+  /// Fills every state by its StateInit under `seed` (states of kind copy last).
+  void init_states(uint64_t seed);
+  /// Recomputes the states of kind copy from their sources (after a load).
+  void refresh_copies();
+
+  /// Runs a program to its end. An error in a lane is rethrown here with step, operator and rank.
+  RunTimes run(std::string_view program);
+  /// The next run records its steps.
+  void record_trace(std::vector<TraceEvent>* events);
+
+  /// Bytes in use per tier; equal to the plan's peaks.
+  int64_t used_bytes(Tier tier) const;
+
+ private:
+  struct Impl;
+  const Plan& plan_;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace weft
