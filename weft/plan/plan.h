@@ -74,6 +74,7 @@ struct PlanProgram {
   std::vector<PlanStep> steps;
   std::map<std::string, int32_t> inputs;   // name -> buffer, written by the caller
   std::map<std::string, int32_t> outputs;  // name -> buffer, readable after the run
+  std::map<int32_t, int32_t> state_results;  // state it changes -> step that writes the new value
   int64_t live_peak_bytes = 0;             // largest sum of live transient bytes
   double flops = 0;                        // matmul-like work, for MFU
 };
@@ -123,14 +124,16 @@ struct Plan {
   const PlanState* find_state(std::string_view name) const;
 };
 
-/// The document of CONTRACT section 6 (`weft plan --json`, plan.json summary).
+/// The document of `weft plan --json` (docs/formats/plan.md).
 Json plan_summary_json(const Plan& plan);
 /// The whole plan, steps and buffers included; the form of golden plans.
 Json plan_json(const Plan& plan);
 /// The table of plan.txt.
 std::string plan_text(const Plan& plan);
-/// Proves: no two live buffers overlap, operands are live where used, waits are acyclic and point
-/// backwards, budgets are kept, every state result lies in the state's buffer. Throws BugError.
+/// Proves: offsets are aligned, no two live buffers overlap, every operand holds the value written
+/// to it (also across lanes: a wait orders every pair of accesses that conflict), waits point
+/// backwards to other lanes, the numbers of the tiers are true and budgets are kept whenever
+/// plan.fits, every state result lies in the state's buffer. Throws BugError.
 void verify_plan(const Plan& plan);
 
 }  // namespace weft
