@@ -1,0 +1,166 @@
+// Cross entropy over a vocabulary: on given logits, and fused with the output projection so that
+// only a chunk of logits exists at a time.
+#include "weft/ops/ops.h"
+
+namespace weft {
+namespace {
+
+TensorType scalar_of(const TensorType& x) { return {param_dtype(x.dtype), {1}}; }
+
+std::vector<TensorType> infer_cross_entropy(Types in, const Attrs&) {
+  check_count("cross_entropy", in, 2);
+  check_rank("cross_entropy", "logits", in[0], 3);
+  const Shape tokens{in[0].shape[0], in[0].shape[1]};
+  check_type("cross_entropy", "labels", in[1], {DType::i32, tokens});
+  return {scalar_of(in[0]), {param_dtype(in[0].dtype), tokens}};
+}
+
+std::vector<ValueId> grad_cross_entropy(Graph& graph, const Node& node,
+                                        std::span<const ValueId> dy) {
+  return {graph.add(OpKind::cross_entropy_grad,
+                    {node.inputs[0], node.inputs[1], node.outputs[1], dy[0]}),
+          kNoValue};
+}
+
+std::vector<TensorType> infer_cross_entropy_grad(Types in, const Attrs&) {
+  check_count("cross_entropy_grad", in, 4);
+  check_rank("cross_entropy_grad", "logits", in[0], 3);
+  check_type("cross_entropy_grad", "scale", in[3], scalar_of(in[0]));
+  return {in[0]};
+}
+
+void check_linear(std::string_view op, Types in, const Attrs& attrs) {
+  check_rank(op, "x", in[0], 3);
+  check_rank(op, "w", in[1], 2);
+  const bool transpose = attrs.get_bool("transpose_w", true);
+  WEFT_OP_CHECK(in[1].shape[transpose ? 1 : 0] == in[0].shape[2] && in[0].dtype == in[1].dtype, op,
+                "got x {} and w {}", shape_text(in[0].shape), shape_text(in[1].shape));
+  check_type(op, "labels", in[2], {DType::i32, {in[0].shape[0], in[0].shape[1]}});
+  WEFT_OP_CHECK(attrs.get_int("chunk_rows") > 0, op, "chunk_rows must be positive");
+}
+
+std::vector<TensorType> infer_linear(Types in, const Attrs& attrs) {
+  check_count("linear_cross_entropy", in, 3);
+  check_linear("linear_cross_entropy", in, attrs);
+  return {scalar_of(in[0])};
+}
+
+std::vector<TensorType> infer_linear_train(Types in, const Attrs& attrs) {
+  check_count("linear_cross_entropy_train", in, 5);
+  check_linear("linear_cross_entropy_train", in, attrs);
+  check_type("linear_cross_entropy_train", "scale", in[3], scalar_of(in[0]));
+  TensorType dw{param_dtype(in[0].dtype), in[1].shape};
+  check_optional("linear_cross_entropy_train", "acc", in[4], dw);
+  return {scalar_of(in[0]), in[0], dw};
+}
+
+OpCost linear_cost(Types in, Types out, double matmuls) {
+  OpCost cost = stream_cost(in, out, 0);
+  cost.flops = matmuls * 2.0 * static_cast<double>(in[1].elements()) *
+               static_cast<double>(num_rows(in[0].shape));
+  return cost;
+}
+
+/// The loss is the root of the graph: its gradients were computed in the forward pass with the
+/// factor `scale`, which therefore has to be the cotangent that arrives here.
+std::vector<ValueId> grad_linear_train(Graph&, const Node& node, std::span<const ValueId> dy) {
+  WEFT_OP_CHECK(dy[0] == node.inputs[3], "linear_cross_entropy_train",
+                "the loss must be the root and its cotangent the scale input");
+  return {node.outputs[1], node.outputs[2], kNoValue, kNoValue, kNoValue};
+}
+
+std::vector<ValueId> expand_linear(Graph& graph, const Node& node) {
+  const ValueId logits =
+      graph.add(OpKind::matmul, {node.inputs[0], node.inputs[1], kNoValue, kNoValue},
+                {{"transpose_w", node.attrs.get_bool("transpose_w", true)}});
+  return {graph.add_node(OpKind::cross_entropy, {logits, node.inputs[2]})[0]};
+}
+
+std::vector<ValueId> expand_linear_train(Graph& graph, const Node& node) {
+  const bool transpose = node.attrs.get_bool("transpose_w", true);
+  const ValueId logits =
+      graph.add(OpKind::matmul, {node.inputs[0], node.inputs[1], kNoValue, kNoValue},
+                {{"transpose_w", transpose}});
+  const auto loss = graph.add_node(OpKind::cross_entropy, {logits, node.inputs[2]});
+  const ValueId dlogits = graph.add(OpKind::cross_entropy_grad,
+                                    {logits, node.inputs[2], loss[1], node.inputs[3]});
+  const ValueId dx = graph.add(OpKind::matmul, {dlogits, node.inputs[1], kNoValue, kNoValue},
+                               {{"transpose_w", !transpose}});
+  const ValueId dw = graph.add(OpKind::matmul_wgrad, {node.inputs[0], dlogits, node.inputs[4]},
+                               {{"transpose_w", transpose}});
+  return {loss[0], dx, dw};
+}
+
+ShardingRule rule_linear(Types in, Types out, const Attrs& attrs, bool train) {
+  const std::string_view w = attrs.get_bool("transpose_w", true) ? "vh" : "hv";
+  if (!train) return make_rule(fmt::format("bsh,{},bs->1", w), in, out, "bs", "vh");
+  return make_rule(fmt::format("bsh,{},bs,1,{}->1,bsh,{}", w, in[4].present() ? w : "_", w), in,
+                   out, "bs", "vh");
+}
+
+}  // namespace
+
+const OpDef& cross_entropy_op() {
+  static const OpDef def = {
+      .name = "cross_entropy",
+      .inputs = {"logits", "labels"},
+      .outputs = {"loss", "lse"},
+      .infer = infer_cross_entropy,
+      .grad = grad_cross_entropy,
+      .cost =
+          [](Types in, Types out, const Attrs&) {
+            OpCost cost = stream_cost(in, out, 0);
+            cost.flops = 4.0 * static_cast<double>(in[0].elements());
+            return cost;
+          },
+      .rule = [](Types in, Types out,
+                 const Attrs&) { return make_rule("bsv,bs->1,bs", in, out, "bs", "v"); }};
+  return def;
+}
+
+const OpDef& cross_entropy_grad_op() {
+  static const OpDef def = {
+      .name = "cross_entropy_grad",
+      .inputs = {"logits", "labels", "lse", "scale"},
+      .outputs = {"dlogits"},
+      .infer = infer_cross_entropy_grad,
+      .no_grad = "second derivatives are not supported",
+      .cost = [](Types in, Types out, const Attrs&) { return stream_cost(in, out, 4); },
+      .rule = [](Types in, Types out,
+                 const Attrs&) { return make_rule("bsv,bs,bs,1->bsv", in, out); },
+      .aliases = {{0, 0}}};
+  return def;
+}
+
+const OpDef& linear_cross_entropy_op() {
+  static const OpDef def = {
+      .name = "linear_cross_entropy",
+      .inputs = {"x", "w", "labels"},
+      .outputs = {"loss"},
+      .infer = infer_linear,
+      .no_grad = "training uses linear_cross_entropy_train",
+      .cost = [](Types in, Types out, const Attrs&) { return linear_cost(in, out, 1); },
+      .rule = [](Types in, Types out,
+                 const Attrs& attrs) { return rule_linear(in, out, attrs, false); },
+      .expand = expand_linear,
+      .matmul_like = true};
+  return def;
+}
+
+const OpDef& linear_cross_entropy_train_op() {
+  static const OpDef def = {
+      .name = "linear_cross_entropy_train",
+      .inputs = {"x", "w", "labels", "scale", "acc?"},
+      .outputs = {"loss", "dx", "dw"},
+      .infer = infer_linear_train,
+      .grad = grad_linear_train,
+      .cost = [](Types in, Types out, const Attrs&) { return linear_cost(in, out, 3); },
+      .rule = [](Types in, Types out,
+                 const Attrs& attrs) { return rule_linear(in, out, attrs, true); },
+      .addends = {{4, 2}},
+      .expand = expand_linear_train,
+      .matmul_like = true};
+  return def;
+}
+
+}  // namespace weft

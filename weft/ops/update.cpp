@@ -1,0 +1,132 @@
+// The end of a step: gradient norm, verdict, optimizer updates.
+#include "weft/ops/ops.h"
+
+namespace weft {
+namespace {
+
+std::vector<TensorType> infer_sum_squares(Types in, const Attrs&) {
+  check_count("sum_squares", in, 1);
+  return {{DType::f64, {1}}};
+}
+
+std::vector<TensorType> infer_verdict(Types in, const Attrs& attrs) {
+  WEFT_OP_CHECK(in.size() >= 2, "verdict", "got {} inputs, expected at least 2", in.size());
+  WEFT_OP_CHECK(attrs.get_double("max_norm") >= 0, "verdict", "max_norm is negative");
+  for (size_t i = 1; i < in.size(); ++i) check_type("verdict", "sums", in[i], {DType::f64, {1}});
+  return {in[0], in[0], {DType::i32, {1}}};
+}
+
+/// Type of the optional compute copy of a parameter.
+TensorType copy_type(const TensorType& w, const Attrs& attrs) {
+  const std::string text = attrs.get_string("copy_dtype", "none");
+  if (text == "none") return {};
+  const auto dtype = parse_dtype(text);
+  WEFT_OP_CHECK(dtype.has_value(), "update", "unknown copy_dtype {}", text);
+  return {*dtype, w.shape};
+}
+
+void check_scalars(std::string_view op, Types in, size_t first, DType dtype) {
+  check_type(op, "hyper", in[first], {dtype, {3}});
+  check_type(op, "factor", in[first + 1], {dtype, {1}});
+  check_type(op, "apply", in[first + 2], {DType::i32, {1}});
+}
+
+std::vector<TensorType> infer_adamw(Types in, const Attrs& attrs) {
+  check_count("adamw", in, 7);
+  for (size_t i = 1; i < 4; ++i) check_type("adamw", "m, v, g", in[i], in[0]);
+  check_scalars("adamw", in, 4, in[0].dtype);
+  return {in[0], in[0], in[0], copy_type(in[0], attrs)};
+}
+
+std::vector<TensorType> infer_sgd(Types in, const Attrs& attrs) {
+  check_count("sgd", in, 6);
+  check_type("sgd", "g", in[1], in[0]);
+  check_optional("sgd", "momentum", in[2], in[0]);
+  check_scalars("sgd", in, 3, in[0].dtype);
+  return {in[0], in[2], copy_type(in[0], attrs)};
+}
+
+constexpr std::string_view kFlat = "bshxyz";
+
+std::string dims(const TensorType& type) {
+  return type.present() ? std::string(kFlat.substr(0, type.shape.size())) : "_";
+}
+
+}  // namespace
+
+const OpDef& sum_squares_op() {
+  static const OpDef def = {
+      .name = "sum_squares",
+      .inputs = {"x"},
+      .outputs = {"sum"},
+      .infer = infer_sum_squares,
+      .no_grad = "the norm is not part of the loss",
+      .cost =
+          [](Types in, Types out, const Attrs&) {
+            OpCost cost = stream_cost(in, out, 0);
+            cost.flops = 2.0 * static_cast<double>(in[0].elements());
+            return cost;
+          },
+      .rule =
+          [](Types in, Types out, const Attrs&) {
+            const std::string x = dims(in[0]);
+            return make_rule(x + "->1", in, out, x);
+          }};
+  return def;
+}
+
+const OpDef& verdict_op() {
+  static const OpDef def = {
+      .name = "verdict",
+      .inputs = {"inv_scale", "sums*"},
+      .outputs = {"norm", "factor", "apply"},
+      .infer = infer_verdict,
+      .no_grad = "the verdict is not part of the loss",
+      .cost = [](Types in, Types out, const Attrs&) { return stream_cost(in, out, 1); },
+      .rule =
+          [](Types in, Types out, const Attrs&) {
+            std::string text = "1";
+            for (size_t i = 1; i < in.size(); ++i) text += ",1";
+            return make_rule(text + "->1,1,1", in, out);
+          }};
+  return def;
+}
+
+const OpDef& adamw_op() {
+  static const OpDef def = {
+      .name = "adamw",
+      .inputs = {"w", "m", "v", "g", "hyper", "factor", "apply"},
+      .outputs = {"w", "m", "v", "copy?"},
+      .infer = infer_adamw,
+      .no_grad = "updates are not part of the loss",
+      .cost = [](Types in, Types out, const Attrs&) { return stream_cost(in, out, 15); },
+      .rule =
+          [](Types in, Types out, const Attrs&) {
+            const std::string w = dims(in[0]);
+            return make_rule(
+                fmt::format("{0},{0},{0},{0},1,1,1->{0},{0},{0},{1}", w, dims(out[3])), in, out);
+          },
+      .aliases = {{0, 0, true}, {1, 1, true}, {2, 2, true}}};
+  return def;
+}
+
+const OpDef& sgd_op() {
+  static const OpDef def = {
+      .name = "sgd",
+      .inputs = {"w", "g", "momentum?", "hyper", "factor", "apply"},
+      .outputs = {"w", "momentum?", "copy?"},
+      .infer = infer_sgd,
+      .no_grad = "updates are not part of the loss",
+      .cost = [](Types in, Types out, const Attrs&) { return stream_cost(in, out, 4); },
+      .rule =
+          [](Types in, Types out, const Attrs&) {
+            const std::string w = dims(in[0]);
+            return make_rule(fmt::format("{0},{0},{1},1,1,1->{0},{1},{2}", w, dims(in[2]),
+                                         dims(out[2])),
+                             in, out);
+          },
+      .aliases = {{0, 0, true}, {2, 1, true}}};
+  return def;
+}
+
+}  // namespace weft
