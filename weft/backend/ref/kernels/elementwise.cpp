@@ -1,0 +1,117 @@
+// add, cast, activation, glu, dropout and their gradients. Every element reads all its inputs
+// before it writes, so outputs may overwrite inputs of the same size.
+#include <cmath>
+#include <cstring>
+#include <numbers>
+
+#include "weft/backend/ref/ref_kernel.h"
+#include "weft/base/rng.h"
+
+namespace weft::ref {
+namespace {
+
+struct Point {
+  double value;
+  double slope;
+};
+
+Point activate(std::string_view kind, double x) {
+  if (kind == "silu") {
+    const double s = 1.0 / (1.0 + std::exp(-x));
+    return {x * s, s * (1.0 + x * (1.0 - s))};
+  }
+  if (kind == "gelu") {
+    const double cdf = 0.5 * std::erfc(-x / std::numbers::sqrt2);
+    const double density = std::exp(-0.5 * x * x) / std::sqrt(2.0 * std::numbers::pi);
+    return {x * cdf, cdf + x * density};
+  }
+  WEFT_CHECK(kind == "gelu_tanh", "ref.activation", "unknown kind {}", kind);
+  const double scale = std::sqrt(2.0 / std::numbers::pi);
+  const double t = std::tanh(scale * (x + 0.044715 * x * x * x));
+  const double inner_slope = scale * (1.0 + 3.0 * 0.044715 * x * x);
+  return {0.5 * x * (1.0 + t), 0.5 * (1.0 + t) + 0.5 * x * (1.0 - t * t) * inner_slope};
+}
+
+void add(const Call& call) {
+  const In a = call.in(0), b = call.in(1);
+  const Out y = call.out(0);
+  for (int64_t i = 0; i < call.elements(0); ++i) y.set(i, a[i] + b[i]);
+}
+
+void cast(const Call& call) {
+  const In x = call.in(0);
+  const Out y = call.out(0);
+  for (int64_t i = 0; i < call.elements(0); ++i) y.set(i, x[i]);
+}
+
+void activation(const Call& call) {
+  const std::string kind = call.attrs().get_string("kind");
+  const In x = call.in(0);
+  const Out y = call.out(0);
+  for (int64_t i = 0; i < call.elements(0); ++i) y.set(i, activate(kind, x[i]).value);
+}
+
+void activation_grad(const Call& call) {
+  const std::string kind = call.attrs().get_string("kind");
+  const In x = call.in(0), dy = call.in(1);
+  const Out dx = call.out(0);
+  for (int64_t i = 0; i < call.elements(0); ++i) dx.set(i, dy[i] * activate(kind, x[i]).slope);
+}
+
+void glu(const Call& call) {
+  const std::string kind = call.attrs().get_string("kind");
+  const In gate = call.in(0), up = call.in(1);
+  const Out y = call.out(0);
+  for (int64_t i = 0; i < call.elements(0); ++i) y.set(i, activate(kind, gate[i]).value * up[i]);
+}
+
+void glu_grad(const Call& call) {
+  const std::string kind = call.attrs().get_string("kind");
+  const In gate = call.in(0), up = call.in(1), dy = call.in(2);
+  const Out dgate = call.out(0), dup = call.out(1);
+  for (int64_t i = 0; i < call.elements(0); ++i) {
+    const Point act = activate(kind, gate[i]);
+    const double gate_grad = dy[i] * up[i] * act.slope;
+    const double up_grad = dy[i] * act.value;
+    dgate.set(i, gate_grad);
+    dup.set(i, up_grad);
+  }
+}
+
+// x [B,S,H]; one Philox block serves four consecutive features.
+void dropout(const Call& call) {
+  const double p = call.attrs().get_double("p");
+  const uint32_t threshold = dropout_threshold(p);
+  const uint64_t key = dropout_key(static_cast<uint64_t>(call.attrs().get_int("seed")),
+                                   static_cast<uint64_t>(call.data<int64_t>(1)[0]),
+                                   static_cast<uint64_t>(call.attrs().get_int("site")));
+  const int64_t* samples = call.data<int64_t>(2);
+  const In x = call.in(0), residual = call.in(3);
+  const Out y = call.out(0);
+  const int64_t B = call.shape(0)[0], S = call.shape(0)[1], H = call.shape(0)[2];
+  for (int64_t b = 0; b < B; ++b) {
+    for (int64_t s = 0; s < S; ++s) {
+      for (int64_t h = 0; h < H; ++h) {
+        const PhiloxBlock block =
+            dropout_block(key, static_cast<uint64_t>(samples[b]), static_cast<uint32_t>(s),
+                          static_cast<uint32_t>(h / 4));
+        const bool dropped = (block[static_cast<size_t>(h % 4)] >> 8) < threshold;
+        const int64_t i = (b * S + s) * H + h;
+        const double base = call.has(3) ? residual[i] : 0.0;
+        y.set(i, base + (dropped ? 0.0 : x[i] / (1.0 - p)));
+      }
+    }
+  }
+}
+
+}  // namespace
+
+RefKernel add_kernel() { return {&add}; }
+RefKernel cast_kernel() { return {&cast}; }
+RefKernel activation_kernel() { return {&activation}; }
+RefKernel activation_grad_kernel() { return {&activation_grad}; }
+RefKernel glu_kernel() { return {&glu}; }
+RefKernel glu_grad_kernel() { return {&glu_grad}; }
+RefKernel dropout_kernel() { return {&dropout}; }
+
+}  // namespace weft::ref

@@ -1,0 +1,99 @@
+// sum_squares, verdict, adamw and sgd. The updates run in the parameter dtype with the operations
+// of update_math.h, because their bits must not depend on the backend.
+#include <cmath>
+
+#include "weft/backend/ref/ref_kernel.h"
+#include "weft/backend/update_math.h"
+
+namespace weft::ref {
+namespace {
+
+void sum_squares(const Call& call) {
+  const In x = call.in(0);
+  double sum = 0;
+  for (int64_t i = 0; i < call.elements(0); ++i) sum += x[i] * x[i];
+  call.out(0).set(0, sum);
+}
+
+void verdict(const Call& call) {
+  const double inv_scale = call.in(0)[0];
+  const double max_norm = call.attrs().get_double("max_norm");
+  double sum = 0;
+  for (size_t i = 1; i < call.num_inputs(); ++i) sum += call.in(i)[0];
+  const double norm = std::sqrt(sum) * inv_scale;
+  const bool finite = std::isfinite(norm);
+  const double clip = max_norm > 0 ? std::min(1.0, max_norm / (norm + 1e-6)) : 1.0;
+  call.out(0).set(0, norm);
+  call.out(1).set(0, finite ? inv_scale * clip : 0.0);
+  *call.out_data<int32_t>(2) = finite ? 1 : 0;
+}
+
+/// The weights in the dtype kernels read, when asked for: always the last output.
+void write_copy(const Call& call, const Out& copy, int64_t i, double w) {
+  if (call.attrs().get_string("copy_dtype", "none") != "none") copy.set(i, w);
+}
+
+// Inputs w, m, v, g, hyper, factor, apply; outputs w, m, v, copy?.
+template <class P>
+void adamw_of(const Call& call) {
+  const P* w = call.data<P>(0);
+  const P* m = call.data<P>(1);
+  const P* v = call.data<P>(2);
+  const P* g = call.data<P>(3);
+  const Attrs& attrs = call.attrs();
+  const AdamwScalars<P> scalars = adamw_scalars(
+      call.data<P>(4), *call.data<P>(5), attrs.get_double("beta1"), attrs.get_double("beta2"),
+      attrs.get_double("eps"), attrs.get_double("weight_decay"));
+  const bool apply = *call.data<int32_t>(6) != 0;
+  const Out copy = call.out(call.num_outputs() - 1);
+  for (int64_t i = 0; i < call.elements(0); ++i) {
+    P new_w = w[i], new_m = m[i], new_v = v[i];
+    if (apply) adamw_element(scalars, new_w, new_m, new_v, g[i]);
+    call.out_data<P>(0)[i] = new_w;
+    call.out_data<P>(1)[i] = new_m;
+    call.out_data<P>(2)[i] = new_v;
+    write_copy(call, copy, i, new_w);
+  }
+}
+
+// Inputs w, g, momentum?, hyper, factor, apply; outputs w, momentum?, copy?.
+template <class P>
+void sgd_of(const Call& call) {
+  const P* w = call.data<P>(0);
+  const P* g = call.data<P>(1);
+  const P* buffer = call.data<P>(2);
+  const SgdScalars<P> scalars = {
+      *call.data<P>(4), static_cast<P>(call.attrs().get_double("momentum")),
+      static_cast<P>(call.attrs().get_double("weight_decay")), call.data<P>(3)[0]};
+  const bool apply = *call.data<int32_t>(5) != 0;
+  const Out copy = call.out(call.num_outputs() - 1);
+  for (int64_t i = 0; i < call.elements(0); ++i) {
+    P new_w = w[i];
+    if (buffer != nullptr) {
+      P new_buffer = buffer[i];
+      if (apply) sgd_momentum_element(scalars, new_w, new_buffer, g[i]);
+      call.out_data<P>(1)[i] = new_buffer;
+    } else if (apply) {
+      new_w = sgd_element(scalars, new_w, g[i]);
+    }
+    call.out_data<P>(0)[i] = new_w;
+    write_copy(call, copy, i, new_w);
+  }
+}
+
+void adamw(const Call& call) {
+  call.type(0).dtype == DType::f64 ? adamw_of<double>(call) : adamw_of<float>(call);
+}
+
+void sgd(const Call& call) {
+  call.type(0).dtype == DType::f64 ? sgd_of<double>(call) : sgd_of<float>(call);
+}
+
+}  // namespace
+
+RefKernel sum_squares_kernel() { return {&sum_squares}; }
+RefKernel verdict_kernel() { return {&verdict}; }
+RefKernel adamw_kernel() { return {&adamw}; }
+RefKernel sgd_kernel() { return {&sgd}; }
+
+}  // namespace weft::ref
