@@ -64,7 +64,7 @@ struct Head {
   explicit Head(const Call& call)
       : x(call.in(0)),
         w(call.in(1)),
-        transpose_w(call.attrs().get_bool("transpose_w", false)),
+        transpose_w(call.attrs().get_bool("transpose_w", true)),
         H(call.shape(0).back()),
         V(transpose_w ? call.shape(1)[0] : call.shape(1)[1]) {}
 
@@ -80,7 +80,7 @@ struct Head {
 };
 
 int64_t classes(const KernelSpec& spec) {
-  return spec.inputs[1].shape[spec.attrs.get_bool("transpose_w", false) ? 0 : 1];
+  return spec.inputs[1].shape[spec.attrs.get_bool("transpose_w", true) ? 0 : 1];
 }
 
 // Workspace: the logits of one row.

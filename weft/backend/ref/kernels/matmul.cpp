@@ -14,7 +14,7 @@ int64_t weight_index(bool transpose_w, int64_t k, int64_t o, int64_t K, int64_t 
 void matmul(const Call& call) {
   const In x = call.in(0), w = call.in(1), bias = call.in(2), residual = call.in(3);
   const Out y = call.out(0);
-  const bool transpose_w = call.attrs().get_bool("transpose_w", false);
+  const bool transpose_w = call.attrs().get_bool("transpose_w", true);
   const int64_t rows = num_rows(call.shape(0));
   const int64_t K = call.shape(0).back(), O = call.out_shape(0).back();
   for (int64_t r = 0; r < rows; ++r) {
@@ -34,7 +34,7 @@ void matmul(const Call& call) {
 void matmul_wgrad(const Call& call) {
   const In x = call.in(0), dy = call.in(1), acc = call.in(2);
   const Out dw = call.out(0);
-  const bool transpose_w = call.attrs().get_bool("transpose_w", false);
+  const bool transpose_w = call.attrs().get_bool("transpose_w", true);
   const int64_t rows = num_rows(call.shape(0));
   const int64_t K = call.shape(0).back(), O = call.shape(1).back();
   for (int64_t k = 0; k < K; ++k) {
