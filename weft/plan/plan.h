@@ -35,8 +35,8 @@ struct PlanBuffer {
   int64_t offset = 0;  // bytes from the start of the tier's arena
   int64_t bytes = 0;
   TensorType type;
-  int32_t program = -1;     // index of the program that owns it; -1 = a state, always live
-  int32_t first_step = 0;   // live range in steps of that program, both ends included
+  int32_t program = -1;    // index of the program that owns it; -1 = a state, always live
+  int32_t first_step = 0;  // live range in steps of that program, both ends included
   int32_t last_step = 0;
 };
 
@@ -55,12 +55,12 @@ struct PlanStep {
   Lane lane = Lane::compute;
   OpKind op{};
   Attrs attrs;
-  std::vector<int32_t> inputs;   // buffers; -1 = absent
+  std::vector<int32_t> inputs;  // buffers; -1 = absent
   std::vector<int32_t> outputs;
   std::vector<TensorType> input_types;  // two values of different type may share a buffer
   std::vector<TensorType> output_types;
-  int32_t workspace = -1;        // buffer
-  std::vector<int32_t> waits;    // steps of other lanes that must have finished
+  int32_t workspace = -1;      // buffer
+  std::vector<int32_t> waits;  // steps of other lanes that must have finished
   std::string scope;
   Phase phase = Phase::forward;
   int32_t micro = 0;
@@ -72,11 +72,11 @@ struct PlanStep {
 struct PlanProgram {
   std::string name;  // "train", "eval", "logits"
   std::vector<PlanStep> steps;
-  std::map<std::string, int32_t> inputs;   // name -> buffer, written by the caller
-  std::map<std::string, int32_t> outputs;  // name -> buffer, readable after the run
+  std::map<std::string, int32_t> inputs;     // name -> buffer, written by the caller
+  std::map<std::string, int32_t> outputs;    // name -> buffer, readable after the run
   std::map<int32_t, int32_t> state_results;  // state it changes -> step that writes the new value
-  int64_t live_peak_bytes = 0;             // largest sum of live transient bytes
-  double flops = 0;                        // matmul-like work, for MFU
+  int64_t live_peak_bytes = 0;               // largest sum of live transient bytes
+  double flops = 0;                          // matmul-like work, for MFU
 };
 
 /// Bytes of one tier of one rank.

@@ -1,0 +1,102 @@
+#include <fmt/core.h>
+
+#include <algorithm>
+
+#include "weft/base/error.h"
+#include "weft/plan/passes.h"
+
+namespace weft {
+namespace {
+
+std::string megabytes(int64_t bytes) {
+  return fmt::format("{:.1f} MB", static_cast<double>(bytes) / 1e6);
+}
+
+int64_t class_bytes(const TierUse& use, MemoryClass c) {
+  return use.by_class[static_cast<size_t>(c)];
+}
+
+/// Bytes that grow with the tokens of a micro-batch, as far as the peak shows. Gaps in the arena
+/// belong to them.
+int64_t batch_bytes(const TierUse& use) {
+  return use.peak_bytes - class_bytes(use, MemoryClass::weights) -
+         class_bytes(use, MemoryClass::gradients) - class_bytes(use, MemoryClass::optimizer);
+}
+
+/// Largest value below `now` of a knob that scales the batch bytes and makes the plan fit; 0 =
+/// none.
+int64_t fitting_value(const TierUse& use, int64_t now) {
+  const double per_unit = static_cast<double>(batch_bytes(use)) / static_cast<double>(now);
+  const auto room = static_cast<double>(use.budget - (use.peak_bytes - batch_bytes(use)));
+  if (room <= 0 || per_unit <= 0) return 0;
+  return std::clamp<int64_t>(static_cast<int64_t>(room / per_unit), 0, now - 1);
+}
+
+void advise_device(const PlanOptions& options, const TierUse& use, Plan& plan) {
+  const int64_t fixed = use.peak_bytes - batch_bytes(use);
+  plan.advice.push_back(
+      fmt::format("device memory: the plan needs {} ({} bytes), the budget is {}: {} missing",
+                  megabytes(use.peak_bytes), use.peak_bytes, megabytes(use.budget),
+                  megabytes(use.peak_bytes - use.budget)));
+  const auto scale_knob = [&](const char* key, int64_t now) {
+    if (now <= 1) return;
+    const int64_t value = fitting_value(use, now);
+    if (value >= 1) {
+      const auto after =
+          fixed + static_cast<int64_t>(static_cast<double>(batch_bytes(use)) *
+                                       static_cast<double>(value) / static_cast<double>(now));
+      plan.advice.push_back(
+          fmt::format("{} = {} (now {}) needs about {}", key, value, now, megabytes(after)));
+    } else {
+      plan.advice.push_back(fmt::format("{} = 1 (now {}) frees about {}, not enough alone", key,
+                                        now, megabytes(batch_bytes(use) - batch_bytes(use) / now)));
+    }
+  };
+  scale_knob("train.micro_batch", options.micro_batch);
+  scale_knob("data.seq_len", options.seq_len);
+  if (options.compute == "fp32") {
+    plan.advice.push_back(fmt::format("precision.compute = \"bf16\" frees about {} of activations",
+                                      megabytes(class_bytes(use, MemoryClass::activations) / 2)));
+  }
+  if (fixed > use.budget) {
+    plan.advice.push_back(fmt::format(
+        "weights, gradients and optimizer states alone take {}: a smaller model is needed",
+        megabytes(fixed)));
+  }
+  plan.advice.push_back(fmt::format("memory.device = {} or more holds this plan", use.peak_bytes));
+}
+
+}  // namespace
+
+void fill_tiers(const PlanOptions& options, int64_t peak_bytes, Plan& plan) {
+  plan.tiers = {};
+  TierUse& device = plan.tiers[static_cast<size_t>(Tier::device)];
+  device.budget = options.device_budget;
+  device.peak_bytes = peak_bytes;
+  plan.tiers[static_cast<size_t>(Tier::host)].budget = options.host_budget;
+  const PeakMoment moment = peak_moment(plan);
+  for (const PlanBuffer& b : plan.buffers) {
+    if (!live_at(b, moment)) continue;
+    plan.tiers[static_cast<size_t>(b.tier)].by_class[static_cast<size_t>(b.memory_class)] +=
+        b.bytes;
+  }
+  plan.fits = device.budget <= 0 || device.peak_bytes <= device.budget;
+  plan.advice.clear();
+  if (!plan.fits) advise_device(options, device, plan);
+}
+
+void require_fits(const Plan& plan) {
+  if (plan.fits) return;
+  const TierUse& device = plan.tiers[static_cast<size_t>(Tier::device)];
+  std::string text = fmt::format(
+      "got a plan of {} bytes of device memory, expected at most {} (memory.device): {} bytes "
+      "missing; try",
+      device.peak_bytes, device.budget, device.peak_bytes - device.budget);
+  // The first line of advice repeats the shortfall.
+  for (size_t i = 1; i < plan.advice.size(); ++i) {
+    text += (i == 1 ? " " : "; ") + plan.advice[i];
+  }
+  throw ResourceError("plan", text + "\n" + memory_table(plan));
+}
+
+}  // namespace weft

@@ -1,0 +1,213 @@
+#include "weft/plan/build.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <unordered_map>
+
+#include "weft/base/check.h"
+#include "weft/plan/kernel_key.h"
+#include "weft/plan/passes.h"
+
+namespace weft {
+namespace {
+
+/// Asks the backend once per distinct kernel.
+class SupportCache {
+ public:
+  SupportCache(const KernelSupport& support, std::string_view backend)
+      : support_(support), backend_(backend) {}
+
+  int64_t workspace_bytes(const KernelSpec& spec, const std::string& scope) {
+    const auto found = known_.find(spec);
+    if (found != known_.end()) return found->second;
+    if (!support_.supports(spec)) refuse(spec, scope);
+    const int64_t bytes = support_.workspace_bytes(spec);
+    WEFT_CHECK(bytes >= 0, "plan", "backend {} asks for {} bytes of workspace", backend_, bytes);
+    known_.emplace(spec, bytes);
+    return bytes;
+  }
+
+ private:
+  [[noreturn]] void refuse(const KernelSpec& spec, const std::string& scope) const {
+    std::string types;
+    for (const TensorType& type : spec.inputs) {
+      if (!types.empty()) types += ", ";
+      types += type.present() ? fmt::format("{}{}", dtype_name(type.dtype), shape_text(type.shape))
+                              : "none";
+    }
+    throw UsageError(
+        "plan",
+        fmt::format("got operator {} ({}) for {}, expected one that backend {} can "
+                    "run; try another precision.compute or device.backend",
+                    op_def(spec.op).name, types, scope.empty() ? "the step" : scope, backend_));
+  }
+
+  const KernelSupport& support_;
+  std::string_view backend_;
+  std::unordered_map<KernelSpec, int64_t, KernelSpecHash, KernelSpecEqual> known_;
+};
+
+MemoryClass class_of(StateRole role) {
+  return role == StateRole::weight ? MemoryClass::weights : MemoryClass::optimizer;
+}
+
+/// One buffer per distinct state of all programs, packed from offset 0. Returns the bytes used.
+int64_t place_states(std::span<const ProgramInput> programs, Plan& plan,
+                     std::map<std::string, int32_t>& state_buffers) {
+  int64_t offset = 0;
+  for (const ProgramInput& program : programs) {
+    for (const State& state : program.graph->states()) {
+      const auto found = state_buffers.find(state.name);
+      if (found != state_buffers.end()) {
+        const PlanState* known = plan.find_state(state.name);
+        WEFT_CHECK(known != nullptr && known->type == state.type, "plan",
+                   "state {} has one type in program {} and another in {}", state.name,
+                   program.name, programs.front().name);
+        continue;
+      }
+      const auto index = static_cast<int32_t>(plan.buffers.size());
+      state_buffers.emplace(state.name, index);
+      plan.buffers.push_back({.name = state.name,
+                              .memory_class = class_of(state.role),
+                              .offset = offset,
+                              .bytes = state.type.bytes(),
+                              .type = state.type});
+      plan.states.push_back({.name = state.name,
+                             .role = state.role,
+                             .type = state.type,
+                             .buffer = index,
+                             .init = state.init,
+                             .logical = state.logical,
+                             .slot = state.slot,
+                             .decay = state.decay});
+      offset = round_up(offset + state.type.bytes(), kBufferAlignment);
+    }
+  }
+  return offset;
+}
+
+class ProgramBuilder {
+ public:
+  ProgramBuilder(const ProgramInput& input, int32_t index,
+                 const std::map<std::string, int32_t>& state_buffers, SupportCache& support,
+                 Plan& plan)
+      : graph_(*input.graph), index_(index), plan_(plan), support_(support) {
+    program_.name = input.name;
+    order_ = order_nodes(graph_);
+    first_transient_ = plan.buffers.size();
+    value_buffer_ = assign_buffers(graph_, order_, index, state_buffers, plan.buffers);
+    for (NodeId id : order_) add_step(graph_.node(id));
+    for (ValueId id : graph_.inputs()) program_.inputs.emplace(graph_.value(id).name, buffer(id));
+    for (const auto& [name, id] : graph_.outputs()) program_.outputs.emplace(name, buffer(id));
+    note_state_results();
+  }
+
+  /// Places the transient buffers above `base`; returns the end of the arena.
+  int64_t place(int64_t base) {
+    std::vector<ArenaItem> items;
+    for (size_t i = first_transient_; i < plan_.buffers.size(); ++i) {
+      const PlanBuffer& buffer = plan_.buffers[i];
+      items.push_back({buffer.bytes, buffer.first_step, buffer.last_step, 0});
+    }
+    program_.live_peak_bytes = live_peak(items);
+    const int64_t bytes = place_items(items);
+    for (size_t i = 0; i < items.size(); ++i) {
+      plan_.buffers[first_transient_ + i].offset = base + items[i].offset;
+    }
+    return base + bytes;
+  }
+
+  PlanProgram take() {
+    add_waits(plan_.buffers, program_);
+    return std::move(program_);
+  }
+
+ private:
+  int32_t buffer(ValueId value) const {
+    return graph_.type(value).present() ? value_buffer_[static_cast<size_t>(value)] : -1;
+  }
+
+  void add_step(const Node& node) {
+    PlanStep step;
+    step.op = node.op;
+    step.attrs = node.attrs;
+    step.input_types = graph_.input_types(node);
+    step.output_types = graph_.output_types(node);
+    for (ValueId id : node.inputs) step.inputs.push_back(id == kNoValue ? -1 : buffer(id));
+    for (ValueId id : node.outputs) step.outputs.push_back(id == kNoValue ? -1 : buffer(id));
+    step.scope = node.scope;
+    step.phase = node.phase;
+    step.micro = node.micro;
+    const OpDef& def = op_def(node.op);
+    if (def.cost != nullptr) step.cost = def.cost(step.input_types, step.output_types, step.attrs);
+    const int64_t workspace = support_.workspace_bytes(
+        {step.op, step.attrs, step.input_types, step.output_types}, step.scope);
+    if (workspace > 0) step.workspace = add_workspace(workspace);
+    program_.steps.push_back(std::move(step));
+  }
+
+  int32_t add_workspace(int64_t bytes) {
+    const auto step = static_cast<int32_t>(program_.steps.size());
+    plan_.buffers.push_back({.name = fmt::format("workspace.{}", step),
+                             .memory_class = MemoryClass::workspace,
+                             .bytes = bytes,
+                             .type = {DType::u8, {bytes}},
+                             .program = index_,
+                             .first_step = step,
+                             .last_step = step});
+    return static_cast<int32_t>(plan_.buffers.size()) - 1;
+  }
+
+  void note_state_results() {
+    std::unordered_map<NodeId, int32_t> step_of;
+    for (size_t i = 0; i < order_.size(); ++i) step_of[order_[i]] = static_cast<int32_t>(i);
+    std::unordered_map<std::string_view, int32_t> state_index;
+    for (size_t i = 0; i < plan_.states.size(); ++i) {
+      state_index[plan_.states[i].name] = static_cast<int32_t>(i);
+    }
+    for (const State& state : graph_.states()) {
+      if (state.result == kNoValue || state.result == state.value) continue;
+      program_.state_results[state_index.at(state.name)] =
+          step_of.at(graph_.value(state.result).producer);
+    }
+  }
+
+  const Graph& graph_;
+  int32_t index_;
+  Plan& plan_;
+  SupportCache& support_;
+  PlanProgram program_;
+  std::vector<NodeId> order_;
+  size_t first_transient_ = 0;
+  std::vector<int32_t> value_buffer_;
+};
+
+}  // namespace
+
+Plan build_plan(std::span<const ProgramInput> programs, const KernelSupport& support,
+                const PlanOptions& options) {
+  Plan plan;
+  plan.backend = options.backend;
+  plan.rank = options.rank;
+  plan.world = options.world;
+  plan.coords = options.coords;
+  plan.model = options.model;
+
+  std::map<std::string, int32_t> state_buffers;
+  const int64_t state_bytes = place_states(programs, plan, state_buffers);
+  SupportCache cache(support, options.backend);
+  int64_t peak_bytes = state_bytes;
+  for (size_t i = 0; i < programs.size(); ++i) {
+    WEFT_CHECK(programs[i].graph != nullptr, "plan", "program {} has no graph", programs[i].name);
+    ProgramBuilder builder(programs[i], static_cast<int32_t>(i), state_buffers, cache, plan);
+    peak_bytes = std::max(peak_bytes, builder.place(state_bytes));
+    plan.programs.push_back(builder.take());
+  }
+  predict_time(options, plan);
+  fill_tiers(options, peak_bytes, plan);
+  verify_plan(plan);
+  return plan;
+}
+
+}  // namespace weft

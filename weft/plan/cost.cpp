@@ -1,0 +1,62 @@
+#include <algorithm>
+#include <array>
+
+#include "weft/plan/passes.h"
+
+namespace weft {
+namespace {
+
+DType compute_dtype(const PlanStep& step) {
+  for (const TensorType& type : step.input_types) {
+    if (is_floating(type.dtype)) return type.dtype;
+  }
+  return DType::f32;
+}
+
+}  // namespace
+
+double step_seconds(const PlanStep& step, const MachineSpec& machine) {
+  const double peak = machine.flops(compute_dtype(step));
+  const double math = peak > 0 ? step.cost.flops / peak : 0.0;
+  const double memory =
+      machine.memory_bandwidth > 0 ? step.cost.bytes / machine.memory_bandwidth : 0.0;
+  return std::max(math, memory) + machine.step_overhead;
+}
+
+void predict_time(const PlanOptions& options, Plan& plan) {
+  for (PlanProgram& program : plan.programs) {
+    program.flops = 0;
+    for (const PlanStep& step : program.steps) {
+      if (op_def(step.op).matmul_like) program.flops += step.cost.flops;
+    }
+  }
+  if (plan.programs.empty()) return;
+  const auto train = std::find_if(plan.programs.begin(), plan.programs.end(),
+                                  [](const PlanProgram& p) { return p.name == "train"; });
+  const PlanProgram& program = train == plan.programs.end() ? plan.programs.front() : *train;
+
+  double total = 0;
+  double update = 0;
+  std::array<double, 9> matmul_flops{};  // by dtype: MFU is relative to the one used most
+  for (const PlanStep& step : program.steps) {
+    const double seconds = step_seconds(step, options.machine);
+    total += seconds;
+    if (step.phase == Phase::update || step.phase == Phase::verdict) update += seconds;
+    if (op_def(step.op).matmul_like) {
+      matmul_flops[static_cast<size_t>(compute_dtype(step))] += step.cost.flops;
+    }
+  }
+  plan.time = {};
+  plan.time.step_ms = total * 1e3;
+  plan.time.compute_ms = total * 1e3;
+  plan.time.update_ms = update * 1e3;
+  const auto most = std::max_element(matmul_flops.begin(), matmul_flops.end());
+  const double peak = options.machine.flops(static_cast<DType>(most - matmul_flops.begin()));
+  const bool from_model = options.tokens_per_step > 0 && options.model.flops_per_token > 0;
+  const double work =
+      from_model ? static_cast<double>(options.tokens_per_step) * options.model.flops_per_token
+                 : program.flops;
+  if (total > 0 && peak > 0) plan.time.mfu = work / (total * peak);
+}
+
+}  // namespace weft

@@ -1,0 +1,57 @@
+#include <algorithm>
+#include <array>
+#include <map>
+#include <set>
+
+#include "weft/plan/memory_map.h"
+#include "weft/plan/passes.h"
+
+namespace weft {
+
+void add_waits(const std::vector<PlanBuffer>& buffers, PlanProgram& program) {
+  std::set<Lane> used;
+  for (const PlanStep& step : program.steps) used.insert(step.lane);
+  if (used.size() < 2) return;
+
+  std::array<MemoryMap, kNumTiers> maps;
+  for (size_t i = 0; i < program.steps.size(); ++i) {
+    PlanStep& step = program.steps[i];
+    const auto id = static_cast<int32_t>(i);
+    // Lanes run in order, so the latest conflicting step of each other lane is enough.
+    LaneSteps latest = kNoLaneSteps;
+    const auto after = [&](const MemoryMap::Segment& segment, bool is_write) {
+      if (segment.writer >= 0) {
+        int32_t& lane = latest[static_cast<size_t>(segment.writer_lane)];
+        lane = std::max(lane, segment.writer);
+      }
+      if (!is_write) return;
+      for (size_t lane = 0; lane < latest.size(); ++lane) {
+        latest[lane] = std::max(latest[lane], segment.readers[lane]);
+      }
+    };
+    const auto lane = static_cast<size_t>(step.lane);
+    for_each_access(buffers, step, [&](const PlanBuffer& buffer, int32_t, bool is_write) {
+      maps[static_cast<size_t>(buffer.tier)].visit(
+          buffer.offset, buffer.offset + buffer.bytes,
+          [&](MemoryMap::Segment& segment) { after(segment, is_write); });
+    });
+    for_each_access(buffers, step, [&](const PlanBuffer& buffer, int32_t index, bool is_write) {
+      MemoryMap& map = maps[static_cast<size_t>(buffer.tier)];
+      const int64_t end = buffer.offset + buffer.bytes;
+      if (is_write) {
+        map.overwrite(buffer.offset, end, index, id, step.lane);
+      } else {
+        map.visit(buffer.offset, end, [&](MemoryMap::Segment& segment) {
+          segment.readers[lane] = std::max(segment.readers[lane], id);
+        });
+      }
+    });
+    for (size_t other = 0; other < latest.size(); ++other) {
+      if (other != lane && latest[other] >= 0) step.waits.push_back(latest[other]);
+    }
+    std::sort(step.waits.begin(), step.waits.end());
+    step.waits.erase(std::unique(step.waits.begin(), step.waits.end()), step.waits.end());
+  }
+}
+
+}  // namespace weft

@@ -1,0 +1,43 @@
+#include "weft/plan/plan.h"
+
+#include "weft/base/check.h"
+
+namespace weft {
+
+std::string_view tier_name(Tier tier) {
+  switch (tier) {
+    case Tier::device: return "device";
+    case Tier::host: return "host";
+    case Tier::nvme: return "nvme";
+  }
+  throw BugError("plan", "unknown tier");
+}
+
+std::string_view lane_name(Lane lane) {
+  switch (lane) {
+    case Lane::compute: return "compute";
+    case Lane::comm: return "comm";
+    case Lane::h2d: return "h2d";
+    case Lane::d2h: return "d2h";
+    case Lane::nvme_read: return "nvme_read";
+    case Lane::nvme_write: return "nvme_write";
+    case Lane::host: return "host";
+  }
+  throw BugError("plan", "unknown lane");
+}
+
+const PlanProgram& Plan::program(std::string_view name) const {
+  for (const PlanProgram& entry : programs) {
+    if (entry.name == name) return entry;
+  }
+  throw BugError("plan", fmt::format("got program {}, which the plan does not have", name));
+}
+
+const PlanState* Plan::find_state(std::string_view name) const {
+  for (const PlanState& state : states) {
+    if (state.name == name) return &state;
+  }
+  return nullptr;
+}
+
+}  // namespace weft

@@ -1,0 +1,198 @@
+#include <fmt/core.h>
+
+#include "weft/plan/passes.h"
+
+namespace weft {
+namespace {
+
+constexpr MemoryClass kTableClasses[] = {MemoryClass::weights,   MemoryClass::gradients,
+                                         MemoryClass::optimizer, MemoryClass::activations,
+                                         MemoryClass::workspace, MemoryClass::prefetch,
+                                         MemoryClass::inputs};
+
+Json tier_json(const TierUse& use) {
+  Json json = Json::object();
+  json.set("budget", use.budget);
+  json.set("peak_bytes", use.peak_bytes);
+  int64_t sum = 0;
+  for (MemoryClass c : kTableClasses) {
+    const int64_t bytes = use.by_class[static_cast<size_t>(c)];
+    json.set(memory_class_name(c), bytes);
+    sum += bytes;
+  }
+  json.set("padding", use.peak_bytes - sum);
+  return json;
+}
+
+Json shape_json(const Shape& shape) {
+  Json json = Json::array();
+  for (int64_t extent : shape) json.push(extent);
+  return json;
+}
+
+Json type_json(const TensorType& type) {
+  if (!type.present()) return nullptr;
+  return Json(std::string(dtype_name(type.dtype)) + shape_text(type.shape));
+}
+
+Json types_json(const std::vector<TensorType>& types) {
+  Json json = Json::array();
+  for (const TensorType& type : types) json.push(type_json(type));
+  return json;
+}
+
+Json ints_json(const std::vector<int32_t>& values) {
+  Json json = Json::array();
+  for (int32_t value : values) json.push(value);
+  return json;
+}
+
+Json named_json(const std::map<std::string, int32_t>& values) {
+  Json json = Json::object();
+  for (const auto& [name, value] : values) json.set(name, value);
+  return json;
+}
+
+Json attrs_json(const Attrs& attrs) {
+  Json json = Json::object();
+  for (const auto& [name, value] : attrs.entries()) {
+    std::visit([&](const auto& v) { json.set(name, Json(v)); }, value);
+  }
+  return json;
+}
+
+Json init_json(const StateInit& init) {
+  switch (init.kind) {
+    case StateInit::Kind::zeros: return "zeros";
+    case StateInit::Kind::ones: return "ones";
+    case StateInit::Kind::normal: return Json::object({{"normal", init.stddev}});
+    case StateInit::Kind::copy: return Json::object({{"copy", init.source}});
+  }
+  return nullptr;
+}
+
+Json state_json(const PlanState& state) {
+  return Json::object({{"name", state.name},
+                       {"role", state_role_name(state.role)},
+                       {"type", type_json(state.type)},
+                       {"buffer", state.buffer},
+                       {"init", init_json(state.init)},
+                       {"logical", Json::object({{"name", state.logical.name},
+                                                 {"shape", shape_json(state.logical.shape)},
+                                                 {"begin", shape_json(state.logical.begin)}})},
+                       {"slot", state.slot},
+                       {"decay", state.decay}});
+}
+
+Json buffer_json(const PlanBuffer& b) {
+  return Json::object({{"name", b.name},
+                       {"class", memory_class_name(b.memory_class)},
+                       {"tier", tier_name(b.tier)},
+                       {"offset", b.offset},
+                       {"bytes", b.bytes},
+                       {"type", type_json(b.type)},
+                       {"program", b.program},
+                       {"first_step", b.first_step},
+                       {"last_step", b.last_step}});
+}
+
+Json step_json(const PlanStep& step) {
+  return Json::object({{"lane", lane_name(step.lane)},
+                       {"op", op_def(step.op).name},
+                       {"attrs", attrs_json(step.attrs)},
+                       {"inputs", ints_json(step.inputs)},
+                       {"outputs", ints_json(step.outputs)},
+                       {"input_types", types_json(step.input_types)},
+                       {"output_types", types_json(step.output_types)},
+                       {"workspace", step.workspace},
+                       {"waits", ints_json(step.waits)},
+                       {"scope", step.scope},
+                       {"phase", phase_name(step.phase)},
+                       {"micro", step.micro},
+                       {"flops", step.cost.flops},
+                       {"bytes", step.cost.bytes}});
+}
+
+Json program_json(const Plan& plan, const PlanProgram& program) {
+  Json steps = Json::array();
+  for (const PlanStep& step : program.steps) steps.push(step_json(step));
+  Json results = Json::object();
+  for (const auto& [state, step] : program.state_results) {
+    results.set(plan.states[static_cast<size_t>(state)].name, step);
+  }
+  return Json::object({{"name", program.name},
+                       {"inputs", named_json(program.inputs)},
+                       {"outputs", named_json(program.outputs)},
+                       {"state_results", std::move(results)},
+                       {"live_peak_bytes", program.live_peak_bytes},
+                       {"flops", program.flops},
+                       {"steps", std::move(steps)}});
+}
+
+Json time_json(const PlanTime& time) {
+  return Json::object({{"step_ms", time.step_ms},
+                       {"compute_ms", time.compute_ms},
+                       {"comm_exposed_ms", time.comm_exposed_ms},
+                       {"copy_exposed_ms", time.copy_exposed_ms},
+                       {"io_exposed_ms", time.io_exposed_ms},
+                       {"update_ms", time.update_ms},
+                       {"mfu", time.mfu}});
+}
+
+}  // namespace
+
+Json plan_summary_json(const Plan& plan) {
+  Json coords = Json::object();
+  for (const char* axis : {"data", "op", "pipeline", "expert"}) {
+    const auto found = plan.coords.find(axis);
+    coords.set(axis, found == plan.coords.end() ? int64_t{0} : found->second);
+  }
+  Json rank = Json::object({{"rank", plan.rank}, {"coords", std::move(coords)}});
+  for (int i = 0; i < kNumTiers; ++i) {
+    rank.set(tier_name(static_cast<Tier>(i)), tier_json(plan.tiers[static_cast<size_t>(i)]));
+  }
+  const auto shared = [&](Tier tier) {
+    const TierUse& use = plan.tiers[static_cast<size_t>(tier)];
+    return Json::object({{"budget", use.budget}, {"peak_bytes", use.peak_bytes}});
+  };
+  const Json node = Json::object({{"node", 0},
+                                  {"ranks", Json::array().push(plan.rank)},
+                                  {"host", shared(Tier::host)},
+                                  {"nvme", shared(Tier::nvme)}});
+  Json traffic = Json::object();
+  for (const char* axis : {"data", "op", "pipeline", "expert"}) {
+    traffic.set(axis, Json::object({{"bytes_per_step", 0}}));
+  }
+  for (const char* link : {"h2d", "d2h", "nvme_read", "nvme_write"}) {
+    traffic.set(link, Json::object({{"bytes_per_step", 0}}));
+  }
+  Json advice = Json::array();
+  for (const std::string& line : plan.advice) advice.push(line);
+  return Json::object({{"fits", plan.fits},
+                       {"world", plan.world},
+                       {"model", Json::object({{"parameters", plan.model.parameters},
+                                               {"active_parameters", plan.model.active_parameters},
+                                               {"flops_per_token", plan.model.flops_per_token}})},
+                       {"ranks", Json::array().push(std::move(rank))},
+                       {"nodes", Json::array().push(node)},
+                       {"traffic", std::move(traffic)},
+                       {"time", time_json(plan.time)},
+                       {"advice", std::move(advice)}});
+}
+
+Json plan_json(const Plan& plan) {
+  Json states = Json::array();
+  for (const PlanState& state : plan.states) states.push(state_json(state));
+  Json buffers = Json::array();
+  for (const PlanBuffer& buffer : plan.buffers) buffers.push(buffer_json(buffer));
+  Json programs = Json::array();
+  for (const PlanProgram& program : plan.programs) programs.push(program_json(plan, program));
+  Json json = Json::object({{"version", Plan::kVersion}, {"backend", plan.backend}});
+  json.set("summary", plan_summary_json(plan));
+  json.set("states", std::move(states));
+  json.set("buffers", std::move(buffers));
+  json.set("programs", std::move(programs));
+  return json;
+}
+
+}  // namespace weft
