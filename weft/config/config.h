@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "weft/base/json.h"
@@ -32,7 +33,7 @@ struct ModelConfig {
   std::optional<std::string> hidden_act;
   std::optional<bool> attention_bias;  // q, k, v (and o for llama); see docs/models.md
   std::optional<bool> mlp_bias;
-  std::optional<bool> qk_norm;         // RMS norm per head before RoPE, as in qwen3
+  std::optional<bool> qk_norm;  // RMS norm per head before RoPE, as in qwen3
   std::optional<int64_t> sliding_window;
   std::optional<double> initializer_range;
   double dropout = 0.0;  // embeddings and residual branches
@@ -54,9 +55,9 @@ struct DataConfig {
   int64_t seq_len = 256;
   bool shuffle = true;
   bool allow_special = false;
-  bool reset_positions = false;   // positions restart after an end-of-document id
-  bool reset_attention = false;   // tokens see their own document only
-  bool mask_boundary = false;     // the label that crosses into the next document is ignored
+  bool reset_positions = false;  // positions restart after an end-of-document id
+  bool reset_attention = false;  // tokens see their own document only
+  bool mask_boundary = false;    // the label that crosses into the next document is ignored
 };
 
 struct TrainConfig {
@@ -194,7 +195,9 @@ struct Config {
   MonitorConfig monitor;
   AlarmConfig alarm;
 
-  std::string path;  // file it came from; relative data paths are resolved against its folder
+  std::string path;  // file it came from; relative paths were resolved against its folder
+  /// Keys written in the file or given by an override -> "file:line" or "--set …".
+  std::map<std::string, std::string> given;
 };
 
 /// Reads `path`, applies `overrides` ("key.path=value", value in TOML syntax; a bare word is taken
@@ -204,14 +207,16 @@ Config load_config(const std::string& path, const std::vector<std::string>& over
 /// Same from text; `name` stands for the file in messages.
 Config parse_config(std::string_view text, const std::string& name,
                     const std::vector<std::string>& overrides);
-/// Rules across fields (batch arithmetic, axes, warm-up, keys that do not apply). Fills global_batch,
-/// micro_batch and accumulation. Called by load_config.
+/// Rules across fields (batch arithmetic, axes, warm-up, keys that do not apply). Fills
+/// global_batch, micro_batch and accumulation. Called by load_config.
 void validate_config(Config& config);
 /// The effective configuration as TOML (config.toml of a run folder; loads back equal) or JSON.
 std::string config_toml(const Config& config);
 Json config_json(const Config& config);
 /// [{"key","type","default","range","help"}] of every key.
 Json config_schema_json();
+/// docs/configuration.md, made from the same table.
+std::string config_reference();
 /// "80GB" -> 80e9, "4GiB" -> 2^32, integers as they are. Throws UsageError naming `where`.
 int64_t parse_bytes(std::string_view text, std::string_view where);
 

@@ -1,0 +1,432 @@
+// Node -> Config, each value checked against its row of the schema.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <filesystem>
+
+#include "weft/base/error.h"
+#include "weft/config/node.h"
+#include "weft/config/schema.h"
+
+namespace weft {
+namespace {
+
+constexpr std::string_view kAxes[] = {"", "data", "op", "pipeline", "expert"};
+constexpr std::string_view kRopeKeys[] = {"rope_type",
+                                          "type",
+                                          "rope_theta",
+                                          "factor",
+                                          "low_freq_factor",
+                                          "high_freq_factor",
+                                          "original_max_position_embeddings",
+                                          "attention_factor",
+                                          "beta_fast",
+                                          "beta_slow",
+                                          "short_factor",
+                                          "long_factor",
+                                          "mscale",
+                                          "mscale_all_dim",
+                                          "partial_rotary_factor",
+                                          "truncate"};
+
+/// The value as one would write it, short enough for a message.
+std::string shown(const Node& node) {
+  switch (node.kind) {
+    case Node::Kind::boolean: return node.boolean ? "true" : "false";
+    case Node::Kind::integer: return std::to_string(node.integer);
+    case Node::Kind::number: return fmt::format("{}", node.number);
+    case Node::Kind::string:
+      return node.string.size() <= 40 ? Json(node.string).dump()
+                                      : Json(node.string.substr(0, 37) + "...").dump();
+    default: return kind_text(node);
+  }
+}
+
+std::string list_of(std::span<const std::string_view> words) {
+  return fmt::format("{}", fmt::join(words, ", "));
+}
+
+/// "1e-4" -> 1e-4: the whole string is one finite number.
+bool is_number_text(const std::string& text) {
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return error == std::errc() && end == text.data() + text.size() && std::isfinite(value);
+}
+
+class Assigner {
+ public:
+  Assigner(const KeySpec& spec, const Node& node, const std::string& folder, Config& config)
+      : spec_(spec), node_(node), folder_(folder), config_(config) {}
+
+  void operator()(bool& (*get)(Config&)) const { get(config_) = boolean(); }
+  void operator()(int64_t& (*get)(Config&)) const { get(config_) = integer(node_); }
+  void operator()(uint64_t& (*get)(Config&)) const {
+    get(config_) = static_cast<uint64_t>(integer(node_));
+  }
+  void operator()(double& (*get)(Config&)) const { get(config_) = number(node_); }
+  void operator()(std::string& (*get)(Config&)) const { get(config_) = string(node_); }
+  void operator()(std::optional<bool>& (*get)(Config&)) const { get(config_) = boolean(); }
+  void operator()(std::optional<int64_t>& (*get)(Config&)) const {
+    get(config_) = is_auto() ? std::nullopt : std::optional(integer(node_));
+  }
+  void operator()(std::optional<double>& (*get)(Config&)) const {
+    get(config_) = is_auto() ? std::nullopt : std::optional(number(node_));
+  }
+  void operator()(std::optional<std::string>& (*get)(Config&)) const {
+    get(config_) = string(node_);
+  }
+  void operator()(std::vector<std::string>& (*get)(Config&)) const {
+    std::vector<std::string> values;
+    for (const Node& item : list()) values.push_back(string(item));
+    get(config_) = std::move(values);
+  }
+  void operator()(std::vector<double>& (*get)(Config&)) const {
+    std::vector<double> values;
+    for (const Node& item : list()) values.push_back(number(item));
+    get(config_) = std::move(values);
+  }
+  void operator()(std::vector<int64_t>& (*get)(Config&)) const {
+    std::vector<int64_t> values;
+    for (const Node& item : list()) values.push_back(integer(item));
+    get(config_) = std::move(values);
+  }
+  void operator()(std::optional<Json>& (*get)(Config&)) const {
+    if (node_.kind != Node::Kind::table) wrong_type(node_);
+    for (const auto& [name, value] : node_.members) {
+      if (std::find(std::begin(kRopeKeys), std::end(kRopeKeys), name) == std::end(kRopeKeys)) {
+        refuse_member(name, value, {std::begin(kRopeKeys), std::end(kRopeKeys)});
+      }
+    }
+    get(config_) = json(node_);
+  }
+  void operator()(OffloadPolicy& (*get)(Config&)) const {
+    OffloadPolicy policy;
+    if (node_.kind == Node::Kind::table) {
+      double sum = 0;
+      for (const auto& [tier, value] : node_.members) {
+        if (tier != "device" && tier != "host" && tier != "nvme") {
+          refuse_member(tier, value, {"device", "host", "nvme"});
+        }
+        const double part = number(value);
+        if (!(part >= 0 && part <= 1)) {
+          refuse(value, fmt::format("got {}.{} = {}, expected a fraction from 0 to 1", spec_.key,
+                                    tier, part));
+        }
+        policy.fractions[tier] = part;
+        sum += part;
+      }
+      if (!(std::abs(sum - 1.0) <= 1e-9)) {
+        refuse(node_,
+               fmt::format("got {} with fractions that sum to {}, expected 1", spec_.key, sum));
+      }
+      policy.tier.clear();
+    } else {
+      policy.tier = string(node_);
+    }
+    get(config_) = std::move(policy);
+  }
+  void operator()(std::vector<ShardStrategy>& (*get)(Config&)) const {
+    if (node_.kind != Node::Kind::table) wrong_type(node_);
+    for (const auto& [pattern, value] : node_.members) {
+      ShardStrategy strategy = shard(pattern, value);
+      auto& all = get(config_);
+      const auto old = std::find_if(all.begin(), all.end(),
+                                    [&](const auto& entry) { return entry.pattern == pattern; });
+      if (old != all.end()) {
+        *old = std::move(strategy);
+      } else {
+        all.push_back(std::move(strategy));
+      }
+    }
+  }
+  void operator()(std::vector<std::pair<std::string, std::string>>& (*get)(Config&)) const {
+    if (node_.kind != Node::Kind::table) wrong_type(node_);
+    for (const auto& [pattern, value] : node_.members) {
+      const std::string tier = string(value);
+      auto& all = get(config_);
+      const auto old = std::find_if(all.begin(), all.end(),
+                                    [&](const auto& entry) { return entry.first == pattern; });
+      if (old != all.end()) {
+        old->second = tier;
+      } else {
+        all.emplace_back(pattern, tier);
+      }
+    }
+  }
+  void operator()(OptimizerConfig& (*get)(Config&)) const {
+    const auto& items = list();
+    if (items.size() != 2) {
+      refuse(node_, fmt::format("got {} with {} numbers, expected 2; try {} = [0.9, 0.95]",
+                                spec_.key, items.size(), spec_.key));
+    }
+    get(config_).beta1 = number(items[0]);
+    get(config_).beta2 = number(items[1]);
+  }
+
+ private:
+  [[noreturn]] static void refuse(const Node& node, const std::string& text) {
+    throw UsageError(node.place, text);
+  }
+
+  [[noreturn]] void wrong_type(const Node& node) const {
+    std::string text = fmt::format("got {} = {} ({}), expected {}", spec_.key, shown(node),
+                                   kind_text(node), type_text(spec_));
+    if (node.kind == Node::Kind::string && is_number_text(node.string)) {
+      text += fmt::format("; try {} = {} without quotes", spec_.key, node.string);
+    } else if (!spec_.choices.empty()) {
+      text += fmt::format("; try one of {}", list_of(spec_.choices));
+    }
+    refuse(node, text);
+  }
+
+  [[noreturn]] void refuse_member(const std::string& name, const Node& value,
+                                  const std::vector<std::string_view>& names) const {
+    std::string text =
+        fmt::format("got unknown key {}.{}, expected one of {}", spec_.key, name, list_of(names));
+    const std::string near = nearest_name(name, names);
+    if (!near.empty()) text += fmt::format("; try {}.{}", spec_.key, near);
+    refuse(value, text);
+  }
+
+  void check_range(const Node& node, double value) const {
+    if (!std::isfinite(value)) {
+      refuse(node,
+             fmt::format("got {} = {}, expected a finite {}", spec_.key, value, type_text(spec_)));
+    }
+    if (!spec_.range.contains(value)) {
+      refuse(node, fmt::format("got {} = {}, expected {}; try leaving it out for the default",
+                               spec_.key, shown(node), spec_.range.text()));
+    }
+  }
+
+  bool is_auto() const {
+    return spec_.automatic && node_.kind == Node::Kind::string && node_.string == "auto";
+  }
+
+  bool boolean() const {
+    if (node_.kind != Node::Kind::boolean) wrong_type(node_);
+    return node_.boolean;
+  }
+
+  int64_t integer(const Node& node) const {
+    int64_t value = 0;
+    if (spec_.bytes && node.kind == Node::Kind::string) {
+      value = parse_bytes(node.string, fmt::format("{}: {}", node.place, spec_.key));
+    } else if (node.kind == Node::Kind::number && std::isfinite(node.number) &&
+               std::trunc(node.number) == node.number && std::abs(node.number) < 1e15) {
+      refuse(node, fmt::format("got {} = {} (a number with a point or exponent), expected {}; try "
+                               "{} = {:.0f}",
+                               spec_.key, shown(node), type_text(spec_), spec_.key, node.number));
+    } else if (node.kind != Node::Kind::integer) {
+      wrong_type(node);
+    } else {
+      value = node.integer;
+    }
+    check_range(node, static_cast<double>(value));
+    return value;
+  }
+
+  double number(const Node& node) const {
+    double value = 0;
+    if (node.kind == Node::Kind::integer) {
+      value = static_cast<double>(node.integer);
+    } else if (node.kind == Node::Kind::number) {
+      value = node.number;
+    } else {
+      wrong_type(node);
+    }
+    check_range(node, value);
+    return value;
+  }
+
+  std::string string(const Node& node) const {
+    if (node.kind != Node::Kind::string) wrong_type(node);
+    const std::string& text = node.string;
+    if (text.find('\0') != std::string::npos) {
+      refuse(node, fmt::format("got {} with a zero byte, expected text", spec_.key));
+    }
+    if (!spec_.choices.empty() &&
+        std::find(spec_.choices.begin(), spec_.choices.end(), text) == spec_.choices.end()) {
+      std::string message = fmt::format("got {} = {}, expected one of {}", spec_.key, shown(node),
+                                        list_of(spec_.choices));
+      const std::string near = nearest_name(text, spec_.choices);
+      if (!near.empty()) message += fmt::format("; try \"{}\"", near);
+      refuse(node, message);
+    }
+    if ((spec_.unset_zero || spec_.path) && text.empty()) {
+      refuse(node, fmt::format("got {} = \"\", expected a {}; try leaving it out", spec_.key,
+                               spec_.path ? "path" : "name"));
+    }
+    return spec_.path ? resolve(text) : text;
+  }
+
+  std::string resolve(const std::string& text) const {
+    if (spec_.key == "data.tokenizer" && text == "bytes") return text;
+    return (std::filesystem::path(folder_) / text).lexically_normal().string();
+  }
+
+  const std::vector<Node>& list() const {
+    if (node_.kind != Node::Kind::list) wrong_type(node_);
+    return node_.items;
+  }
+
+  Json json(const Node& node) const {
+    switch (node.kind) {
+      case Node::Kind::boolean: return node.boolean;
+      case Node::Kind::integer: return node.integer;
+      case Node::Kind::number: check_range(node, node.number); return node.number;
+      case Node::Kind::string: return node.string;
+      case Node::Kind::list: {
+        Json array = Json::array();
+        for (const Node& item : node.items) array.push(json(item));
+        return array;
+      }
+      case Node::Kind::table: {
+        Json object = Json::object();
+        for (const auto& [name, value] : node.members) object.set(name, json(value));
+        return object;
+      }
+      case Node::Kind::other: break;
+    }
+    wrong_type(node);
+  }
+
+  ShardStrategy shard(const std::string& pattern, const Node& value) const {
+    const std::string key = fmt::format("{}.\"{}\"", spec_.key, pattern);
+    if (value.kind != Node::Kind::table || value.members.empty()) {
+      refuse(value, fmt::format("got {} = {}, expected {{ input = […], weight = […] }} or "
+                                "{{ strategy = \"((dp,1),(1,op))\" }}",
+                                key, shown(value)));
+    }
+    ShardStrategy strategy;
+    strategy.pattern = pattern;
+    for (const auto& [operand, axes] : value.members) {
+      if (operand == "strategy") {
+        if (axes.kind != Node::Kind::string || axes.string.empty()) {
+          refuse(axes, fmt::format("got {}.strategy = {}, expected a string like "
+                                   "\"((dp,1),(1,op))\"",
+                                   key, shown(axes)));
+        }
+        strategy.strategy = axes.string;
+        continue;
+      }
+      if (axes.kind != Node::Kind::list) {
+        refuse(axes, fmt::format("got {}.{} = {}, expected a list with one axis per tensor dim",
+                                 key, operand, shown(axes)));
+      }
+      auto& dims = strategy.operands[operand];
+      for (const Node& axis : axes.items) {
+        if (axis.kind != Node::Kind::string ||
+            std::find(std::begin(kAxes), std::end(kAxes), axis.string) == std::end(kAxes)) {
+          refuse(axis, fmt::format("got axis {} in {}.{}, expected data, op, pipeline, expert or "
+                                   "\"\"",
+                                   shown(axis), key, operand));
+        }
+        dims.push_back(axis.string);
+      }
+    }
+    if (!strategy.strategy.empty() && !strategy.operands.empty()) {
+      refuse(value, fmt::format("got {} with strategy and axis lists, expected one form", key));
+    }
+    return strategy;
+  }
+
+  const KeySpec& spec_;
+  const Node& node_;
+  const std::string& folder_;
+  Config& config_;
+};
+
+bool is_section(std::string_view path) {
+  return std::any_of(config_schema().begin(), config_schema().end(), [&](const KeySpec& spec) {
+    return spec.key.size() > path.size() && spec.key.starts_with(path) &&
+           spec.key[path.size()] == '.';
+  });
+}
+
+/// Names directly below `section`.
+std::vector<std::string_view> names_in(std::string_view section) {
+  std::vector<std::string_view> names;
+  for (const KeySpec& spec : config_schema()) {
+    std::string_view rest = spec.key;
+    if (!section.empty()) {
+      if (!rest.starts_with(section) || rest.size() <= section.size() ||
+          rest[section.size()] != '.') {
+        continue;
+      }
+      rest.remove_prefix(section.size() + 1);
+    }
+    const std::string_view name = rest.substr(0, rest.find('.'));
+    if (names.empty() || names.back() != name) names.push_back(name);
+  }
+  return names;
+}
+
+[[noreturn]] void refuse_unknown(const std::string& path, const Node& value) {
+  const std::string section(section_of(path));
+  const std::vector<std::string_view> names = names_in(section);
+  const std::string expected = section.empty()
+                                   ? fmt::format("one of {}", list_of(names))
+                                   : fmt::format("one of {} in [{}]", list_of(names), section);
+  std::string near;
+  if (value.kind == Node::Kind::table) near = nearest_name(leaf_of(path), names);
+  if (!near.empty() && !section.empty()) near = section + "." + near;
+  if (near.empty()) near = nearest_key(path);
+  std::string text = fmt::format("got unknown key {}, expected {}", path, expected);
+  text += near.empty() ? std::string("; try weft config --schema") : fmt::format("; try {}", near);
+  throw UsageError(value.place, text);
+}
+
+void walk(const Node& table, const std::string& prefix, const std::string& folder,
+          std::set<std::string>& seen, Config& config) {
+  for (const auto& [name, value] : table.members) {
+    const std::string path = prefix.empty() ? name : prefix + "." + name;
+    const bool plain = name.find('.') == std::string::npos;  // "a.b" in quotes is one wrong name
+    if (const KeySpec* spec = plain ? find_key(path) : nullptr) {
+      // Tables of patterns may be given in several overrides.
+      const bool patterns = path == "parallel.shard" || path == "offload.groups";
+      const std::string once =
+          patterns && value.members.size() == 1 ? path + "." + value.members.front().first : path;
+      if (!seen.insert(once).second) {
+        throw UsageError(value.place, fmt::format("got duplicate key {}, expected every key once; "
+                                                  "try removing one of the two",
+                                                  once));
+      }
+      std::visit(Assigner(*spec, value, folder, config), spec->field);
+      config.given[path] = value.place;
+      continue;
+    }
+    if (!plain || !is_section(path)) refuse_unknown(path, value);
+    if (value.kind != Node::Kind::table) {
+      std::string text = fmt::format("got {} = {} ({}), expected a table [{}]", path, shown(value),
+                                     kind_text(value), path);
+      if (find_key(path + ".name") != nullptr) text += fmt::format("; try {}.name", path);
+      throw UsageError(value.place, text);
+    }
+    walk(value, path, folder, seen, config);
+  }
+}
+
+}  // namespace
+
+std::string kind_text(const Node& node) {
+  switch (node.kind) {
+    case Node::Kind::boolean: return "a boolean";
+    case Node::Kind::integer: return "an integer";
+    case Node::Kind::number: return "a number";
+    case Node::Kind::string: return "a string";
+    case Node::Kind::list: return "a list";
+    case Node::Kind::table: return "a table";
+    case Node::Kind::other: break;
+  }
+  return node.string;
+}
+
+void assign(const Node& root, const std::string& folder, std::set<std::string>& seen,
+            Config& config) {
+  walk(root, "", folder, seen, config);
+}
+
+}  // namespace weft

@@ -1,0 +1,49 @@
+// Values that parse but that this version cannot honour. A key must never be read and ignored, so
+// each of them is refused here until the feature behind it lands and its line goes away.
+#include <fmt/core.h>
+
+#include "weft/config/schema.h"
+
+namespace weft {
+
+void refuse_unsupported(const Config& c) {
+  const auto refuse = [&](bool condition, std::string_view key, std::string_view expected) {
+    if (!condition) return;
+    refuse_key(c, key,
+               fmt::format("got {} = {}, which this version does not support, expected {}; try "
+                           "removing the key",
+                           key, key_value(*find_key(key), c).dump(), expected));
+  };
+  const auto stays_on_device = [](const OffloadPolicy& policy) {
+    return policy.tier == "auto" || policy.tier == "device";
+  };
+
+  refuse(c.model.family == "moe", "model.family", "gpt2 or llama");
+  refuse(c.precision.compute == "fp16", "precision.compute", "bf16 or fp32");
+  refuse(c.train.microbatch_order == "vertical", "train.microbatch_order", "auto or horizontal");
+
+  refuse(c.parallel.data > 1, "parallel.data", "1");
+  refuse(c.parallel.op > 1, "parallel.op", "1");
+  refuse(c.parallel.pipeline > 1, "parallel.pipeline", "1");
+  refuse(c.parallel.expert > 1, "parallel.expert", "1");
+  refuse(c.parallel.zero > 0, "parallel.zero", "0");
+  refuse(c.parallel.strategy != "semi", "parallel.strategy", "semi");
+  refuse(!c.parallel.shard.empty(), "parallel.shard", "no entries");
+
+  refuse(!c.memory.nvme.empty(), "memory.nvme", "no folders");
+  refuse(c.memory.nvme_limit.has_value(), "memory.nvme_limit", "auto");
+  refuse(!stays_on_device(c.offload.optimizer), "offload.optimizer", "auto or device");
+  refuse(!stays_on_device(c.offload.weights), "offload.weights", "auto or device");
+  refuse(!stays_on_device(c.offload.gradients), "offload.gradients", "auto or device");
+  refuse(!stays_on_device(c.offload.activations), "offload.activations", "auto or device");
+  refuse(c.offload.update_on == "host", "offload.update_on", "auto or device");
+  refuse(c.offload.prefetch.has_value(), "offload.prefetch", "auto");
+  refuse(!c.offload.groups.empty(), "offload.groups", "no entries");
+  refuse(c.recompute.policy != "none", "recompute.policy", "none");
+
+  refuse(c.monitor.prometheus_port != 0, "monitor.prometheus_port", "0");
+  refuse(c.monitor.dashboard_port != 0, "monitor.dashboard_port", "0");
+  refuse(c.monitor.bind != "127.0.0.1", "monitor.bind", "127.0.0.1");
+}
+
+}  // namespace weft
