@@ -11,11 +11,11 @@
 #include "weft/base/error.h"
 
 /// Throws BugError with `where` and a formatted message unless `condition` holds.
-#define WEFT_CHECK(condition, where, ...)                         \
-  do {                                                            \
-    if (!(condition)) {                                           \
+#define WEFT_CHECK(condition, where, ...)                          \
+  do {                                                             \
+    if (!(condition)) {                                            \
       throw ::weft::BugError((where), ::fmt::format(__VA_ARGS__)); \
-    }                                                             \
+    }                                                              \
   } while (false)
 
 namespace weft {

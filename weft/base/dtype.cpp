@@ -15,9 +15,9 @@ struct DTypeInfo {
 };
 
 constexpr DTypeInfo kDTypes[] = {
-    {DType::none, 0, "none", ""},   {DType::f64, 8, "f64", "F64"}, {DType::f32, 4, "f32", "F32"},
+    {DType::none, 0, "none", ""},     {DType::f64, 8, "f64", "F64"}, {DType::f32, 4, "f32", "F32"},
     {DType::bf16, 2, "bf16", "BF16"}, {DType::f16, 2, "f16", "F16"}, {DType::i64, 8, "i64", "I64"},
-    {DType::i32, 4, "i32", "I32"},  {DType::u16, 2, "u16", "U16"}, {DType::u8, 1, "u8", "U8"},
+    {DType::i32, 4, "i32", "I32"},    {DType::u16, 2, "u16", "U16"}, {DType::u8, 1, "u8", "U8"},
 };
 
 const DTypeInfo& info(DType dtype) {
@@ -99,17 +99,14 @@ void store_element(void* data, DType dtype, int64_t index, double value) {
   switch (dtype) {
     case DType::f64: static_cast<double*>(data)[index] = value; return;
     case DType::f32: static_cast<float*>(data)[index] = static_cast<float>(value); return;
-    case DType::bf16:
-      static_cast<BF16*>(data)[index] = to_bf16(static_cast<float>(value));
-      return;
+    case DType::bf16: static_cast<BF16*>(data)[index] = to_bf16(static_cast<float>(value)); return;
     case DType::f16: static_cast<F16*>(data)[index] = to_f16(static_cast<float>(value)); return;
     default: break;
   }
   throw BugError("store_element", fmt::format("{} is not a floating dtype", dtype_name(dtype)));
 }
 
-void convert_elements(const void* from, DType from_dtype, void* to, DType to_dtype,
-                      int64_t count) {
+void convert_elements(const void* from, DType from_dtype, void* to, DType to_dtype, int64_t count) {
   if (from_dtype == to_dtype) {
     std::memcpy(to, from, static_cast<size_t>(count * dtype_size(from_dtype)));
     return;

@@ -31,7 +31,8 @@ uint64_t hash_name(std::string_view name) {
   return hash;
 }
 
-RngStream::RngStream(uint64_t seed, std::string_view name) : key_(mix(seed ^ mix(hash_name(name)))) {}
+RngStream::RngStream(uint64_t seed, std::string_view name)
+    : key_(mix(seed ^ mix(hash_name(name)))) {}
 
 uint32_t RngStream::bits(uint64_t index, uint32_t lane) const {
   return block_of(key_, index, lane)[0];

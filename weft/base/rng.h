@@ -49,9 +49,7 @@ class RngStream {
 };
 
 /// 24-bit threshold T such that "random 24-bit value < T" has probability p, for dropout masks.
-inline uint32_t dropout_threshold(double p) {
-  return static_cast<uint32_t>(p * 16777216.0 + 0.5);
-}
+inline uint32_t dropout_threshold(double p) { return static_cast<uint32_t>(p * 16777216.0 + 0.5); }
 
 /// Key of the dropout stream of one site and step; masks are drawn by dropout_bits.
 uint64_t dropout_key(uint64_t seed, uint64_t step, uint64_t site);
@@ -60,9 +58,9 @@ uint64_t dropout_key(uint64_t seed, uint64_t step, uint64_t site);
 /// features share one Philox block: counter = (feature / 4, position, sample low, sample high).
 inline PhiloxBlock dropout_block(uint64_t key, uint64_t sample, uint32_t position,
                                  uint32_t feature_block) {
-  return philox4x32({feature_block, position, static_cast<uint32_t>(sample),
-                     static_cast<uint32_t>(sample >> 32)},
-                    {static_cast<uint32_t>(key), static_cast<uint32_t>(key >> 32)});
+  return philox4x32(
+      {feature_block, position, static_cast<uint32_t>(sample), static_cast<uint32_t>(sample >> 32)},
+      {static_cast<uint32_t>(key), static_cast<uint32_t>(key >> 32)});
 }
 
 }  // namespace weft

@@ -15,8 +15,8 @@
 namespace weft {
 
 struct CompileOptions {
-  bool train = true;   // program "train"
-  bool eval = false;   // program "eval": inputs as one micro-batch, output "loss"
+  bool train = true;  // program "train"
+  bool eval = false;  // program "eval": inputs as one micro-batch, output "loss"
   /// > 0: program "logits": one sequence of that many tokens, logits of position `last`.
   int64_t logits_seq_len = 0;
   /// Program "logits" gives all positions (tests and goldens): output [1,S,V] instead of [1,1,V].
@@ -28,13 +28,13 @@ struct CompileOptions {
 };
 
 /// Inputs of program "train", for micro-batch i of one rank: "tokens.i", "labels.i",
-/// "positions.i" [B,S] i32; "segments.i" [B,S] i32 when documents are kept apart; "samples.i" [B] i64
-/// when dropout > 0. Once per step: "step" [1] i64 (with dropout), "grad_scale" [1] (loss scale /
-/// valid labels of the global batch), "inv_scale" [1], "hyper" [3] (lr, 1 - beta1^t, 1 - beta2^t).
-/// Outputs: "loss.i" [1] sum of token losses, "norm" [1], "apply" [1] i32.
-/// Program "eval": "tokens", "labels", "positions", "segments"; output "loss".
-/// Program "logits": "tokens", "positions" [1,S], "last" [1] i32; output "logits".
-/// Scalars have the parameter dtype (f32; f64 when compute is fp64).
+/// "positions.i" [B,S] i32; "segments.i" [B,S] i32 when documents are kept apart; "samples.i" [B]
+/// i64 when dropout > 0. Once per step: "step" [1] i64 (with dropout), "grad_scale" [1] (loss scale
+/// / valid labels of the global batch), "inv_scale" [1], "hyper" [3] (lr, 1 - beta1^t, 1 -
+/// beta2^t). Outputs: "loss.i" [1] sum of token losses, "norm" [1], "apply" [1] i32. Program
+/// "eval": "tokens", "labels", "positions", "segments"; output "loss". Program "logits": "tokens",
+/// "positions" [1,S], "last" [1] i32; output "logits". Scalars have the parameter dtype (f32; f64
+/// when compute is fp64).
 Plan compile(const Config& config, const ModelSpec& spec, const KernelSupport& support,
              const CompileOptions& options);
 

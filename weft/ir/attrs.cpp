@@ -11,9 +11,9 @@ Attrs::Attrs(std::initializer_list<Entry> entries) {
 }
 
 void Attrs::set(std::string_view name, AttrValue value) {
-  const auto at = std::lower_bound(
-      entries_.begin(), entries_.end(), name,
-      [](const Entry& entry, std::string_view key) { return entry.first < key; });
+  const auto at =
+      std::lower_bound(entries_.begin(), entries_.end(), name,
+                       [](const Entry& entry, std::string_view key) { return entry.first < key; });
   if (at != entries_.end() && at->first == name) {
     at->second = std::move(value);
   } else {

@@ -71,7 +71,8 @@ std::vector<ValueId> Graph::add_node(OpKind op, std::vector<ValueId> inputs, Att
       node.outputs.push_back(kNoValue);
       continue;
     }
-    std::string name = scope_.empty() ? std::string(def.name) : fmt::format("{}.{}", scope_, def.name);
+    std::string name =
+        scope_.empty() ? std::string(def.name) : fmt::format("{}.{}", scope_, def.name);
     if (i > 0) name += fmt::format(".{}", bare_name(def.outputs[i]));
     Value value;
     value.name = unique_name(std::move(name));
@@ -93,8 +94,8 @@ ValueId Graph::add(OpKind op, std::vector<ValueId> inputs, Attrs attrs) {
 }
 
 void Graph::set_output(std::string name, ValueId value) {
-  WEFT_CHECK(value != kNoValue && !outputs_.contains(name), "graph", "output {} is set twice or empty",
-             name);
+  WEFT_CHECK(value != kNoValue && !outputs_.contains(name), "graph",
+             "output {} is set twice or empty", name);
   outputs_[std::move(name)] = value;
 }
 

@@ -13,7 +13,7 @@ namespace weft {
 struct KernelSpec {
   OpKind op{};
   Attrs attrs;
-  std::vector<TensorType> inputs;   // absent optional operands have dtype none
+  std::vector<TensorType> inputs;  // absent optional operands have dtype none
   std::vector<TensorType> outputs;
 };
 

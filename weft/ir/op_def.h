@@ -36,8 +36,8 @@ struct TensorType {
 
 /// Work of one execution.
 struct OpCost {
-  double flops = 0;   // multiply and add count 2; only what the mathematics needs
-  double bytes = 0;   // least memory traffic: every operand read or written once
+  double flops = 0;  // multiply and add count 2; only what the mathematics needs
+  double bytes = 0;  // least memory traffic: every operand read or written once
 };
 
 /// Output `output` may (or must) use the memory of input `input`.
@@ -72,14 +72,14 @@ struct OpDef {
   std::vector<std::string_view> inputs;   // "bias?" = optional; a last "sums*" = any number
   std::vector<std::string_view> outputs;  // "copy?" = only with some attributes
   InferFn infer = nullptr;
-  GradFn grad = nullptr;              // nullptr: `no_grad` says why
+  GradFn grad = nullptr;  // nullptr: `no_grad` says why
   std::string_view no_grad;
   CostFn cost = nullptr;
   RuleFn rule = nullptr;
   std::vector<OpAlias> aliases;
   std::vector<OpAddend> addends;
   ExpandFn expand = nullptr;
-  bool matmul_like = false;           // counts towards MFU
+  bool matmul_like = false;  // counts towards MFU
 };
 
 }  // namespace weft

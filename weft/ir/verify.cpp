@@ -40,8 +40,8 @@ void verify_node(const Graph& graph, NodeId id, std::vector<char>& defined) {
     if (output == kNoValue) continue;
     WEFT_CHECK(defined[static_cast<size_t>(output)] == 0, "verify_graph", "{}: {} is defined twice",
                describe(graph, id), graph.value(output).name);
-    WEFT_CHECK(graph.value(output).producer == id, "verify_graph",
-               "{}: {} names another producer", describe(graph, id), graph.value(output).name);
+    WEFT_CHECK(graph.value(output).producer == id, "verify_graph", "{}: {} names another producer",
+               describe(graph, id), graph.value(output).name);
     defined[static_cast<size_t>(output)] = 1;
   }
 }

@@ -61,13 +61,13 @@ Json hf_config_json(const ModelSpec& spec, const std::string& dtype);
 
 /// One trainable tensor: the piece of a Hugging Face tensor that one operator uses.
 struct ParamSpec {
-  std::string name;      // state name: the HF name, with "#q" etc. for pieces of fused tensors
-  std::string hf_name;   // tensor in the file
+  std::string name;     // state name: the HF name, with "#q" etc. for pieces of fused tensors
+  std::string hf_name;  // tensor in the file
   std::vector<int64_t> shape;
   std::vector<int64_t> hf_shape;
   std::vector<int64_t> hf_begin;  // start of the piece in the file tensor
-  std::string init;      // "normal", "zeros", "ones"
-  bool decay = false;    // matrices only
+  std::string init;               // "normal", "zeros", "ones"
+  bool decay = false;             // matrices only
 };
 
 /// All parameters of the model in a fixed order, as the graph builders create them.

@@ -29,8 +29,7 @@ std::vector<TensorType> infer_attention(Types in, const Attrs& attrs) {
   check_count("attention", in, 4);
   const Heads heads = heads_of(attrs);
   check_operands("attention", in, heads);
-  return {in[0],
-          {param_dtype(in[0].dtype), {in[0].shape[0], heads.num, in[0].shape[1]}}};
+  return {in[0], {param_dtype(in[0].dtype), {in[0].shape[0], heads.num, in[0].shape[1]}}};
 }
 
 /// Pairs (query, key) that are visible, per sequence.
@@ -51,8 +50,8 @@ OpCost attention_cost(Types in, Types out, const Attrs& attrs, double matmuls) {
 
 std::vector<ValueId> grad_attention(Graph& graph, const Node& node, std::span<const ValueId> dy) {
   const auto grads = graph.add_node(OpKind::attention_grad,
-                                    {node.inputs[0], node.inputs[1], node.inputs[2],
-                                     node.inputs[3], node.outputs[0], node.outputs[1], dy[0]},
+                                    {node.inputs[0], node.inputs[1], node.inputs[2], node.inputs[3],
+                                     node.outputs[0], node.outputs[1], dy[0]},
                                     node.attrs);
   return {grads[0], grads[1], grads[2], kNoValue};
 }
@@ -69,9 +68,10 @@ ShardingRule rule(Types in, Types out, const Attrs& attrs, bool gradient) {
   const Heads heads = heads_of(attrs);
   const std::string_view segments = in[3].present() ? "bs" : "_";
   const std::string text =
-      gradient ? fmt::format("bs(grd),bs(gd),bs(gd),{},bs(grd),b(gr)s,bs(grd)->bs(grd),bs(gd),bs(gd)",
-                             segments)
-               : fmt::format("bs(grd),bs(gd),bs(gd),{}->bs(grd),b(gr)s", segments);
+      gradient
+          ? fmt::format("bs(grd),bs(gd),bs(gd),{},bs(grd),b(gr)s,bs(grd)->bs(grd),bs(gd),bs(gd)",
+                        segments)
+          : fmt::format("bs(grd),bs(gd),bs(gd),{}->bs(grd),b(gr)s", segments);
   return make_rule(text, in, out, "", "sd",
                    {{'g', heads.num_kv}, {'r', heads.num / heads.num_kv}, {'d', heads.dim}});
 }

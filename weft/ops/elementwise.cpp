@@ -87,23 +87,25 @@ std::vector<TensorType> infer_dropout(Types in, const Attrs& attrs) {
 }
 
 std::vector<ValueId> grad_dropout(Graph& graph, const Node& node, std::span<const ValueId> dy) {
-  const ValueId dx = graph.add(
-      OpKind::dropout, {dy[0], node.inputs[1], node.inputs[2], kNoValue}, node.attrs);
+  const ValueId dx =
+      graph.add(OpKind::dropout, {dy[0], node.inputs[1], node.inputs[2], kNoValue}, node.attrs);
   return {dx, kNoValue, kNoValue, node.inputs[3] == kNoValue ? kNoValue : dy[0]};
 }
 
 }  // namespace
 
 const OpDef& add_op() {
-  static const OpDef def = {.name = "add",
-                            .inputs = {"a", "b"},
-                            .outputs = {"y"},
-                            .infer = infer_add,
-                            .grad = [](Graph&, const Node&, std::span<const ValueId> dy)
-                                -> std::vector<ValueId> { return {dy[0], dy[0]}; },
-                            .cost = cost_stream<1>,
-                            .rule = rule_same,
-                            .aliases = {{0, 0}, {1, 0}}};
+  static const OpDef def = {
+      .name = "add",
+      .inputs = {"a", "b"},
+      .outputs = {"y"},
+      .infer = infer_add,
+      .grad = [](Graph&, const Node&, std::span<const ValueId> dy) -> std::vector<ValueId> {
+        return {dy[0], dy[0]};
+      },
+      .cost = cost_stream<1>,
+      .rule = rule_same,
+      .aliases = {{0, 0}, {1, 0}}};
   return def;
 }
 
@@ -113,8 +115,8 @@ const OpDef& cast_op() {
       .inputs = {"x"},
       .outputs = {"y"},
       .infer = infer_cast,
-      .grad = [](Graph& graph, const Node& node, std::span<const ValueId> dy)
-          -> std::vector<ValueId> {
+      .grad = [](Graph& graph, const Node& node,
+                 std::span<const ValueId> dy) -> std::vector<ValueId> {
         const DType dtype = graph.type(node.inputs[0]).dtype;
         return {graph.add(OpKind::cast, {dy[0]}, {{"dtype", std::string(dtype_name(dtype))}})};
       },
@@ -124,18 +126,18 @@ const OpDef& cast_op() {
 }
 
 const OpDef& activation_op() {
-  static const OpDef def = {.name = "activation",
-                            .inputs = {"x"},
-                            .outputs = {"y"},
-                            .infer = infer_activation,
-                            .grad = [](Graph& graph, const Node& node, std::span<const ValueId> dy)
-                                -> std::vector<ValueId> {
-                              return {graph.add(OpKind::activation_grad, {node.inputs[0], dy[0]},
-                                                node.attrs)};
-                            },
-                            .cost = cost_stream<10>,
-                            .rule = rule_same,
-                            .aliases = {{0, 0}}};
+  static const OpDef def = {
+      .name = "activation",
+      .inputs = {"x"},
+      .outputs = {"y"},
+      .infer = infer_activation,
+      .grad = [](Graph& graph, const Node& node,
+                 std::span<const ValueId> dy) -> std::vector<ValueId> {
+        return {graph.add(OpKind::activation_grad, {node.inputs[0], dy[0]}, node.attrs)};
+      },
+      .cost = cost_stream<10>,
+      .rule = rule_same,
+      .aliases = {{0, 0}}};
   return def;
 }
 
@@ -156,8 +158,8 @@ const OpDef& glu_op() {
                             .inputs = {"gate", "up"},
                             .outputs = {"y"},
                             .infer = infer_glu,
-                            .grad = [](Graph& graph, const Node& node, std::span<const ValueId> dy)
-                                -> std::vector<ValueId> {
+                            .grad = [](Graph& graph, const Node& node,
+                                       std::span<const ValueId> dy) -> std::vector<ValueId> {
                               return graph.add_node(OpKind::glu_grad,
                                                     {node.inputs[0], node.inputs[1], dy[0]},
                                                     node.attrs);

@@ -14,8 +14,8 @@ std::vector<TensorType> infer_embedding(Types in, const Attrs&) {
 
 std::vector<ValueId> grad_embedding(Graph& graph, const Node& node, std::span<const ValueId> dy) {
   const int64_t rows = graph.type(node.inputs[1]).shape[0];
-  return {kNoValue, graph.add(OpKind::embedding_grad, {node.inputs[0], dy[0], kNoValue},
-                              {{"rows", rows}})};
+  return {kNoValue,
+          graph.add(OpKind::embedding_grad, {node.inputs[0], dy[0], kNoValue}, {{"rows", rows}})};
 }
 
 std::vector<TensorType> infer_embedding_grad(Types in, const Attrs& attrs) {
@@ -46,7 +46,8 @@ const OpDef& embedding_op() {
       .cost =
           [](Types in, Types out, const Attrs&) {
             OpCost cost;
-            cost.bytes = static_cast<double>(in[0].bytes()) + 2.0 * static_cast<double>(out[0].bytes());
+            cost.bytes =
+                static_cast<double>(in[0].bytes()) + 2.0 * static_cast<double>(out[0].bytes());
             return cost;
           },
       // A cut vocabulary gives zeros for ids of other pieces: a partial sum.

@@ -82,8 +82,8 @@ std::vector<ValueId> expand_linear_train(Graph& graph, const Node& node) {
       graph.add(OpKind::matmul, {node.inputs[0], node.inputs[1], kNoValue, kNoValue},
                 {{"transpose_w", transpose}});
   const auto loss = graph.add_node(OpKind::cross_entropy, {logits, node.inputs[2]});
-  const ValueId dlogits = graph.add(OpKind::cross_entropy_grad,
-                                    {logits, node.inputs[2], loss[1], node.inputs[3]});
+  const ValueId dlogits =
+      graph.add(OpKind::cross_entropy_grad, {logits, node.inputs[2], loss[1], node.inputs[3]});
   const ValueId dx = graph.add(OpKind::matmul, {dlogits, node.inputs[1], kNoValue, kNoValue},
                                {{"transpose_w", !transpose}});
   const ValueId dw = graph.add(OpKind::matmul_wgrad, {node.inputs[0], dlogits, node.inputs[4]},

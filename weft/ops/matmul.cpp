@@ -29,7 +29,8 @@ std::vector<TensorType> infer_matmul(Types in, const Attrs& attrs) {
 
 OpCost cost_matmul(Types in, Types out, const Attrs&) {
   OpCost cost = stream_cost(in, out, 0);
-  cost.flops = 2.0 * static_cast<double>(in[0].elements()) * static_cast<double>(out[0].shape.back());
+  cost.flops =
+      2.0 * static_cast<double>(in[0].elements()) * static_cast<double>(out[0].shape.back());
   return cost;
 }
 
@@ -43,14 +44,12 @@ ShardingRule rule_matmul(Types in, Types out, const Attrs& attrs) {
 
 std::vector<ValueId> grad_matmul(Graph& graph, const Node& node, std::span<const ValueId> dy) {
   const bool transpose = transposed(node.attrs);
-  const ValueId dx =
-      graph.add(OpKind::matmul, {dy[0], node.inputs[1], kNoValue, kNoValue},
-                {{"transpose_w", !transpose}});
+  const ValueId dx = graph.add(OpKind::matmul, {dy[0], node.inputs[1], kNoValue, kNoValue},
+                               {{"transpose_w", !transpose}});
   const ValueId dw = graph.add(OpKind::matmul_wgrad, {node.inputs[0], dy[0], kNoValue},
                                {{"transpose_w", transpose}});
-  const ValueId db = node.inputs[2] == kNoValue
-                         ? kNoValue
-                         : graph.add(OpKind::bias_grad, {dy[0], kNoValue});
+  const ValueId db =
+      node.inputs[2] == kNoValue ? kNoValue : graph.add(OpKind::bias_grad, {dy[0], kNoValue});
   return {dx, dw, db, node.inputs[3] == kNoValue ? kNoValue : dy[0]};
 }
 
@@ -69,15 +68,17 @@ std::vector<TensorType> infer_wgrad(Types in, const Attrs& attrs) {
 
 OpCost cost_wgrad(Types in, Types out, const Attrs&) {
   OpCost cost = stream_cost(in, out, 0);
-  cost.flops = 2.0 * static_cast<double>(in[0].elements()) * static_cast<double>(in[1].shape.back());
+  cost.flops =
+      2.0 * static_cast<double>(in[0].elements()) * static_cast<double>(in[1].shape.back());
   return cost;
 }
 
 ShardingRule rule_wgrad(Types in, Types out, const Attrs& attrs) {
   const std::string_view w = transposed(attrs) ? "fh" : "hf";
   const std::string x = leading(in[0], "h");
-  return make_rule(fmt::format("{},{},{}->{}", x, leading(in[1], "f"), in[2].present() ? w : "_", w),
-                   in, out, x.substr(0, x.size() - 1));
+  return make_rule(
+      fmt::format("{},{},{}->{}", x, leading(in[1], "f"), in[2].present() ? w : "_", w), in, out,
+      x.substr(0, x.size() - 1));
 }
 
 std::vector<TensorType> infer_bias_grad(Types in, const Attrs&) {

@@ -15,8 +15,8 @@ std::vector<TensorType> infer_rmsnorm(Types in, const Attrs&) {
   check_count("rmsnorm", in, 2);
   check_rank("rmsnorm", "w", in[1], 1);
   const int64_t group = in[1].shape[0];
-  WEFT_OP_CHECK(group > 0 && in[0].shape.back() % group == 0, "rmsnorm",
-                "got x {} and w {}", shape_text(in[0].shape), shape_text(in[1].shape));
+  WEFT_OP_CHECK(group > 0 && in[0].shape.back() % group == 0, "rmsnorm", "got x {} and w {}",
+                shape_text(in[0].shape), shape_text(in[1].shape));
   return {in[0], stats_type(in[0], group)};
 }
 
@@ -37,9 +37,9 @@ std::vector<TensorType> infer_rmsnorm_grad(Types in, const Attrs&) {
 
 ShardingRule rule_rmsnorm(Types in, Types out, const Attrs&) {
   if (in[0].shape.back() == in[1].shape[0]) {
-    return make_rule(fmt::format("{},h->{},{}", leading(in[0], "h"), leading(in[0], "h"),
-                                 leading(in[0], "1")),
-                     in, out, "", "h");
+    return make_rule(
+        fmt::format("{},h->{},{}", leading(in[0], "h"), leading(in[0], "h"), leading(in[0], "1")),
+        in, out, "", "h");
   }
   const std::string x = leading(in[0], "(nh)");
   return make_rule(fmt::format("{},h->{},{}", x, x, leading(in[0], "n")), in, out, "", "h",
@@ -52,12 +52,10 @@ ShardingRule rule_rmsnorm_grad(Types in, Types out, const Attrs&) {
   const std::string stats = leading(in[0], grouped ? "n" : "1");
   std::string reduce = leading(in[0], "");
   if (grouped) reduce += "n";
-  const std::string text =
-      fmt::format("{},h,{},{},{},{}->{},h", x, stats, x, in[4].present() ? x : "_",
-                  in[5].present() ? "h" : "_", x);
+  const std::string text = fmt::format("{},h,{},{},{},{}->{},h", x, stats, x,
+                                       in[4].present() ? x : "_", in[5].present() ? "h" : "_", x);
   if (!grouped) return make_rule(text, in, out, reduce, "h");
-  return make_rule(text, in, out, reduce, "h",
-                   {{'n', in[2].shape.back()}, {'h', in[1].shape[0]}});
+  return make_rule(text, in, out, reduce, "h", {{'n', in[2].shape.back()}, {'h', in[1].shape[0]}});
 }
 
 std::vector<TensorType> infer_layernorm(Types in, const Attrs&) {
@@ -95,10 +93,10 @@ ShardingRule rule_layernorm(Types in, Types out, const Attrs&) {
 ShardingRule rule_layernorm_grad(Types in, Types out, const Attrs&) {
   const std::string x = leading(in[0], "h");
   const std::string stats = leading(in[0], "");
-  return make_rule(fmt::format("{},h,{},{},{},{},{},{}->{},h,h", x, stats, stats, x,
-                               in[5].present() ? x : "_", in[6].present() ? "h" : "_",
-                               in[7].present() ? "h" : "_", x),
-                   in, out, stats, "h");
+  return make_rule(
+      fmt::format("{},h,{},{},{},{},{},{}->{},h,h", x, stats, stats, x, in[5].present() ? x : "_",
+                  in[6].present() ? "h" : "_", in[7].present() ? "h" : "_", x),
+      in, out, stats, "h");
 }
 
 }  // namespace

@@ -12,7 +12,8 @@ namespace weft {
 const OpDef& op_def(OpKind op) {
   switch (op) {
 #define WEFT_OP(name) \
-  case OpKind::name: return name##_op();
+  case OpKind::name:  \
+    return name##_op();
 #include "weft/ops/op_list.def"
 #undef WEFT_OP
   }
@@ -36,8 +37,8 @@ void check_count(std::string_view op, Types inputs, size_t count) {
 
 void check_rank(std::string_view op, std::string_view operand, const TensorType& type,
                 size_t rank) {
-  WEFT_OP_CHECK(type.present() && type.shape.size() == rank, op,
-                "{}: got {}, expected {} dims", operand, shape_text(type.shape), rank);
+  WEFT_OP_CHECK(type.present() && type.shape.size() == rank, op, "{}: got {}, expected {} dims",
+                operand, shape_text(type.shape), rank);
 }
 
 void check_type(std::string_view op, std::string_view operand, const TensorType& type,

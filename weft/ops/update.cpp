@@ -55,23 +55,22 @@ std::string dims(const TensorType& type) {
 }  // namespace
 
 const OpDef& sum_squares_op() {
-  static const OpDef def = {
-      .name = "sum_squares",
-      .inputs = {"x"},
-      .outputs = {"sum"},
-      .infer = infer_sum_squares,
-      .no_grad = "the norm is not part of the loss",
-      .cost =
-          [](Types in, Types out, const Attrs&) {
-            OpCost cost = stream_cost(in, out, 0);
-            cost.flops = 2.0 * static_cast<double>(in[0].elements());
-            return cost;
-          },
-      .rule =
-          [](Types in, Types out, const Attrs&) {
-            const std::string x = dims(in[0]);
-            return make_rule(x + "->1", in, out, x);
-          }};
+  static const OpDef def = {.name = "sum_squares",
+                            .inputs = {"x"},
+                            .outputs = {"sum"},
+                            .infer = infer_sum_squares,
+                            .no_grad = "the norm is not part of the loss",
+                            .cost =
+                                [](Types in, Types out, const Attrs&) {
+                                  OpCost cost = stream_cost(in, out, 0);
+                                  cost.flops = 2.0 * static_cast<double>(in[0].elements());
+                                  return cost;
+                                },
+                            .rule =
+                                [](Types in, Types out, const Attrs&) {
+                                  const std::string x = dims(in[0]);
+                                  return make_rule(x + "->1", in, out, x);
+                                }};
   return def;
 }
 
@@ -103,8 +102,8 @@ const OpDef& adamw_op() {
       .rule =
           [](Types in, Types out, const Attrs&) {
             const std::string w = dims(in[0]);
-            return make_rule(
-                fmt::format("{0},{0},{0},{0},1,1,1->{0},{0},{0},{1}", w, dims(out[3])), in, out);
+            return make_rule(fmt::format("{0},{0},{0},{0},1,1,1->{0},{0},{0},{1}", w, dims(out[3])),
+                             in, out);
           },
       .aliases = {{0, 0, true}, {1, 1, true}, {2, 2, true}}};
   return def;
@@ -121,9 +120,9 @@ const OpDef& sgd_op() {
       .rule =
           [](Types in, Types out, const Attrs&) {
             const std::string w = dims(in[0]);
-            return make_rule(fmt::format("{0},{0},{1},1,1,1->{0},{1},{2}", w, dims(in[2]),
-                                         dims(out[2])),
-                             in, out);
+            return make_rule(
+                fmt::format("{0},{0},{1},1,1,1->{0},{1},{2}", w, dims(in[2]), dims(out[2])), in,
+                out);
           },
       .aliases = {{0, 0, true}, {2, 1, true}}};
   return def;

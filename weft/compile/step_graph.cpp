@@ -1,0 +1,152 @@
+#include "weft/compile/step_graph.h"
+
+#include <fmt/core.h>
+
+#include "weft/autodiff/backward.h"
+#include "weft/base/check.h"
+#include "weft/model/model_graph.h"
+#include "weft/optim/optimizer.h"
+
+namespace weft {
+namespace {
+
+DType parameter_dtype(DType compute) { return compute == DType::f64 ? DType::f64 : DType::f32; }
+
+bool separates_documents(const Config& config) { return config.data.reset_attention; }
+
+MicroInputs add_micro_inputs(Graph& graph, const Config& config, int64_t batch, int64_t seq_len,
+                             const std::string& suffix) {
+  MicroInputs inputs;
+  const TensorType ids{DType::i32, {batch, seq_len}};
+  inputs.tokens = graph.add_input("tokens" + suffix, ids);
+  inputs.positions = graph.add_input("positions" + suffix, ids);
+  if (separates_documents(config)) inputs.segments = graph.add_input("segments" + suffix, ids);
+  return inputs;
+}
+
+/// Forward and backward of all micro-batches; gradients are summed across them.
+class StepBuilder {
+ public:
+  StepBuilder(const Config& config, const ModelSpec& spec)
+      : config_(config),
+        spec_(spec),
+        compute_(compute_dtype(config)),
+        wide_(parameter_dtype(compute_)),
+        states_(graph_, spec, compute_, true) {
+    grad_scale_ = graph_.add_input("grad_scale", {wide_, {1}});
+    update_.inv_scale = graph_.add_input("inv_scale", {wide_, {1}});
+    update_.hyper = graph_.add_input("hyper", {wide_, {3}});
+    if (spec.dropout > 0) step_ = graph_.add_input("step", {DType::i64, {1}});
+    for (const auto& entry : states_.entries()) weights_.push_back(entry.weight);
+  }
+
+  Graph build(bool keep_gradients) {
+    for (int32_t micro = 0; micro < config_.train.accumulation; ++micro) add_micro(micro);
+    add_update(keep_gradients);
+    return std::move(graph_);
+  }
+
+ private:
+  void add_micro(int32_t micro) {
+    const int64_t batch = config_.train.micro_batch;
+    const int64_t seq_len = config_.data.seq_len;
+    const std::string suffix = fmt::format(".{}", micro);
+    graph_.set_micro(micro);
+    graph_.set_phase(Phase::forward);
+    MicroInputs inputs = add_micro_inputs(graph_, config_, batch, seq_len, suffix);
+    const ValueId labels = graph_.add_input("labels" + suffix, {DType::i32, {batch, seq_len}});
+    if (spec_.dropout > 0) {
+      inputs.step = step_;
+      inputs.samples = graph_.add_input("samples" + suffix, {DType::i64, {batch}});
+    }
+    const NodeId first = graph_.num_nodes();
+    ForwardContext context{.graph = graph_,
+                           .spec = spec_,
+                           .states = states_,
+                           .inputs = inputs,
+                           .compute = compute_,
+                           .seed = config_.seed,
+                           .dropout = true};
+    const ValueId loss = build_train_loss(context, labels, grad_scale_);
+    graph_.set_output("loss" + suffix, loss);
+    gradients_ = backward(graph_, first, loss, grad_scale_, weights_, gradients_);
+  }
+
+  void add_update(bool keep_gradients) {
+    std::vector<UpdateTarget> targets;
+    for (const auto& entry : states_.entries()) {
+      const auto gradient = gradients_.find(entry.weight);
+      WEFT_CHECK(gradient != gradients_.end(), "compile", "parameter {} gets no gradient",
+                 entry.spec.name);
+      UpdateTarget target;
+      target.gradient = gradient->second;
+      target.state = entry.spec.name;
+      if (entry.master != kNoValue) {
+        target.copy_state = entry.spec.name;
+        target.state += "@master";
+      }
+      if (keep_gradients) graph_.set_output(entry.spec.name + "@grad", target.gradient);
+      targets.push_back(std::move(target));
+    }
+    const UpdateOutputs outputs = build_update(graph_, config_, targets, update_);
+    graph_.set_output("norm", outputs.norm);
+    graph_.set_output("apply", outputs.apply);
+  }
+
+  const Config& config_;
+  const ModelSpec& spec_;
+  DType compute_;
+  DType wide_;
+  Graph graph_;
+  ModelStates states_;
+  ValueId grad_scale_ = kNoValue;
+  ValueId step_ = kNoValue;
+  UpdateInputs update_;
+  std::vector<ValueId> weights_;
+  std::map<ValueId, ValueId> gradients_;
+};
+
+}  // namespace
+
+DType compute_dtype(const Config& config) {
+  const auto dtype = parse_dtype(config.precision.compute);
+  WEFT_CHECK(dtype.has_value(), "compile", "unknown precision {}", config.precision.compute);
+  return *dtype;
+}
+
+Graph build_step_graph(const Config& config, const ModelSpec& spec, bool keep_gradients) {
+  return StepBuilder(config, spec).build(keep_gradients);
+}
+
+Graph build_eval_graph(const Config& config, const ModelSpec& spec) {
+  Graph graph;
+  const DType compute = compute_dtype(config);
+  const ModelStates states(graph, spec, compute, false);
+  const int64_t batch =
+      config.train.eval_batch > 0 ? config.train.eval_batch : config.train.micro_batch;
+  const MicroInputs inputs = add_micro_inputs(graph, config, batch, config.data.seq_len, "");
+  const ValueId labels = graph.add_input("labels", {DType::i32, {batch, config.data.seq_len}});
+  ForwardContext context{
+      .graph = graph, .spec = spec, .states = states, .inputs = inputs, .compute = compute};
+  graph.set_output("loss", build_eval_loss(context, labels));
+  return graph;
+}
+
+Graph build_logits_graph(const Config& config, const ModelSpec& spec, int64_t seq_len,
+                         bool all_positions) {
+  Graph graph;
+  const DType compute = compute_dtype(config);
+  const ModelStates states(graph, spec, compute, false);
+  MicroInputs inputs;
+  const int64_t batch = all_positions ? config.train.micro_batch : 1;
+  const TensorType ids{DType::i32, {batch, seq_len}};
+  inputs.tokens = graph.add_input("tokens", ids);
+  inputs.positions = graph.add_input("positions", ids);
+  const ValueId last = all_positions ? kNoValue : graph.add_input("last", {DType::i32, {1}});
+  ForwardContext context{
+      .graph = graph, .spec = spec, .states = states, .inputs = inputs, .compute = compute};
+  graph.set_output("logits", build_logits(context, last));
+  return graph;
+}
+
+}  // namespace weft
