@@ -7,7 +7,7 @@ repo=$(cd "$(dirname "$0")/.." && pwd)
 weft=$repo/build/weft
 python=$repo/build/venv/bin/python
 threads=$(nproc)
-dtypes="fp32 bf16"
+dtypes=(fp32 bf16)
 steps=3
 
 usage() {
@@ -21,7 +21,7 @@ while [ $# -gt 0 ]; do
     --weft) weft=$2 ;;
     --python) python=$2 ;;
     --threads) threads=$2 ;;
-    --dtype) if [ "$2" = both ]; then dtypes="fp32 bf16"; else dtypes=$2; fi ;;
+    --dtype) if [ "$2" = both ]; then dtypes=(fp32 bf16); else dtypes=("$2"); fi ;;
     --steps) steps=$2 ;;
     *) usage ;;
   esac
@@ -37,7 +37,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 seq 1 200000 >"$work/text.txt"
 
-for dtype in $dtypes; do
+for dtype in "${dtypes[@]}"; do
   echo "== gpt2-124M $dtype, $threads threads, micro-batch 4, sequence 1024: weft"
   "$weft" train "$repo/configs/bench-gpt2-124m.toml" --out "$work/run-$dtype" \
     --set "data.train=[\"$work/text.txt\"]" --set "precision.compute=\"$dtype\"" \
@@ -47,7 +47,7 @@ for dtype in $dtypes; do
     --steps "$steps" | tee "$work/peer-$dtype.txt"
 done
 
-python3 - "$work" $dtypes <<'PY'
+python3 - "$work" "${dtypes[@]}" <<'PY'
 import json, pathlib, statistics, sys
 
 work, dtypes = pathlib.Path(sys.argv[1]), sys.argv[2:]
