@@ -42,7 +42,7 @@ class HfTensors {
 
 /// Writes the tensors of a model into an existing folder as one file, or as shards of at most
 /// `shard_bytes` (a larger tensor gets a shard of its own) filled in the order given, and the
-/// index. Tensors may be written in any order; next_order() is the one that writes sequentially.
+/// index. Tensors may be written in any order; order() is the one that writes sequentially.
 class HfWriter {
  public:
   HfWriter(FileSystem& files, const std::string& folder, const std::vector<TensorInfo>& tensors,
