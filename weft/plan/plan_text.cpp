@@ -94,8 +94,7 @@ std::string tier_table(const Plan& plan, Tier tier, PeakMoment moment) {
   add("optimizer: moments", of_role(StateRole::moment));
   add("optimizer: other", of_role(StateRole::weight));
   add("activations", of_class(MemoryClass::activations));
-  add("workspace",
-      [&](size_t i) { return plan.buffers[i].memory_class == MemoryClass::workspace; });
+  add("workspace", of_class(MemoryClass::workspace));
   add("prefetch", of_class(MemoryClass::prefetch));
   add("inputs", of_class(MemoryClass::inputs));
   if (use.peak_bytes > sum) {

@@ -41,8 +41,7 @@ class Session {
 
   /// Writes a named input of a program. The size must match exactly. Inputs keep their place in
   /// the arena only during the run: write all inputs of a program, then run it.
-  void set_input(std::string_view program, std::string_view input, const void* data,
-                 int64_t bytes);
+  void set_input(std::string_view program, std::string_view input, const void* data, int64_t bytes);
   /// Reads a named output after a run of that program and before any other run.
   void get_output(std::string_view program, std::string_view output, void* data, int64_t bytes);
   bool has_input(std::string_view program, std::string_view input) const;

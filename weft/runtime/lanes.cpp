@@ -1,0 +1,190 @@
+#include "weft/runtime/lanes.h"
+
+#include <fmt/core.h>
+
+#include <chrono>
+#include <new>
+
+#include "weft/base/check.h"
+
+namespace weft {
+namespace {
+
+/// `done` of a lane whose waiters must wake up because the run failed.
+constexpr int32_t kReleased = INT32_MAX;
+/// Tries before a waiting lane goes to sleep.
+constexpr int kSpins = 200;
+
+double now_us() {
+  const auto now = std::chrono::steady_clock::now().time_since_epoch();
+  return std::chrono::duration<double, std::micro>(now).count();
+}
+
+size_t at(Lane lane) { return static_cast<size_t>(lane); }
+
+/// Throws the current exception again with `context` in front, keeping its type.
+[[noreturn]] void rethrow_with(const std::string& context) {
+  try {
+    throw;
+  } catch (const Error& error) {
+    const std::string_view text = error.what();
+    switch (error.code()) {
+      case ExitCode::usage: throw UsageError(context, text);
+      case ExitCode::input: throw InputError(context, text);
+      case ExitCode::resource: throw ResourceError(context, text);
+      case ExitCode::alarm: throw AlarmError(context, text);
+      case ExitCode::peer: throw PeerError(context, text);
+      case ExitCode::interrupted: throw Interrupted(context, text);
+      case ExitCode::done:
+      case ExitCode::bug: break;
+    }
+    throw BugError(context, text);
+  } catch (const std::bad_alloc&) {
+    throw ResourceError(context, "the system has no memory left");
+  } catch (const std::exception& error) {
+    throw BugError(context, error.what());
+  } catch (...) {
+    throw BugError(context, "got an exception of an unknown type");
+  }
+}
+
+}  // namespace
+
+LaneExecutor::LaneExecutor(const Plan& plan) : plan_(plan) {
+  std::array<bool, kNumLanes> used{};
+  for (const PlanProgram& program : plan.programs) {
+    for (const PlanStep& step : program.steps) used[at(step.lane)] = true;
+  }
+  for (size_t i = 0; i < used.size(); ++i) {
+    const auto lane = static_cast<Lane>(i);
+    if (lane == Lane::compute || !used[i]) continue;
+    lanes_[i].thread = std::thread([this, lane] { serve(lane); });
+    ++num_threads_;
+  }
+}
+
+LaneExecutor::~LaneExecutor() {
+  stopping_.store(true);
+  generation_.fetch_add(1);
+  generation_.notify_all();
+  for (LaneState& lane : lanes_) {
+    if (lane.thread.joinable()) lane.thread.join();
+  }
+}
+
+RunTimes LaneExecutor::run(const BoundProgram& program, std::vector<TraceEvent>* trace) {
+  program_ = &program;
+  trace_ = trace;
+  failed_.store(false);
+  error_ = nullptr;
+  for (LaneState& lane : lanes_) lane.done.store(-1, std::memory_order_relaxed);
+  const double start = now_us();
+  start_us_ = start;
+  working_.store(num_threads_);
+  generation_.fetch_add(1);
+  generation_.notify_all();
+
+  run_lane(Lane::compute);
+  for (int32_t left = working_.load(); left != 0; left = working_.load()) working_.wait(left);
+  if (error_) std::rethrow_exception(error_);
+
+  RunTimes times;
+  times.total_ms = (now_us() - start) * 1e-3;
+  times.compute_ms = lanes_[at(Lane::compute)].busy_ms;
+  for (const LaneState& lane : lanes_) times.update_ms += lane.update_ms;
+  return times;
+}
+
+void LaneExecutor::serve(Lane lane) {
+  uint32_t seen = 0;
+  while (true) {
+    generation_.wait(seen);
+    seen = generation_.load();
+    if (stopping_.load()) return;
+    run_lane(lane);
+    if (working_.fetch_sub(1) == 1) working_.notify_all();
+  }
+}
+
+void LaneExecutor::run_lane(Lane lane) {
+  LaneState& state = lanes_[at(lane)];
+  const bool alone = num_threads_ == 0;
+  double busy_us = 0;
+  double update_us = 0;
+  double previous_end = now_us();
+  for (const BoundStep& step : program_->lanes[at(lane)]) {
+    double begin = previous_end;
+    if (!step.waits.empty()) {
+      bool ready = true;
+      for (int32_t wait : step.waits) ready = ready && wait_for(wait);
+      if (!ready) break;
+      begin = now_us();
+    }
+    if (!alone && failed_.load(std::memory_order_relaxed)) break;
+    try {
+      step.kernel->run(step.args);
+    } catch (...) {
+      fail(step);
+      break;
+    }
+    const double end = now_us();
+    previous_end = end;
+    busy_us += end - begin;
+    if (step.is_update) update_us += end - begin;
+    if (trace_ != nullptr) {
+      (*trace_)[static_cast<size_t>(step.index)] = {step.index, lane, begin - start_us_,
+                                                    end - start_us_};
+    }
+    if (!alone) {
+      // A released lane stays released.
+      int32_t before = state.done.load(std::memory_order_relaxed);
+      if (before != kReleased) {
+        state.done.compare_exchange_strong(before, step.index, std::memory_order_release,
+                                           std::memory_order_relaxed);
+      }
+      state.done.notify_all();
+    }
+  }
+  state.busy_ms = busy_us * 1e-3;
+  state.update_ms = update_us * 1e-3;
+}
+
+/// Waits until `step` has finished; false when the run has failed.
+bool LaneExecutor::wait_for(int32_t step) {
+  const Lane lane = program_->program->steps[static_cast<size_t>(step)].lane;
+  std::atomic<int32_t>& done = lanes_[at(lane)].done;
+  int32_t now = done.load(std::memory_order_acquire);
+  for (int i = 0; i < kSpins && now < step; ++i) now = done.load(std::memory_order_acquire);
+  while (now < step) {
+    done.wait(now, std::memory_order_acquire);
+    now = done.load(std::memory_order_acquire);
+  }
+  return now != kReleased;
+}
+
+/// Records the current exception as that of the run, if it is the first, and wakes every waiter.
+void LaneExecutor::fail(const BoundStep& bound) {
+  const PlanProgram& program = *program_->program;
+  const PlanStep& step = program.steps[static_cast<size_t>(bound.index)];
+  const std::string context = fmt::format(
+      "{} step {}, operator {}, scope {}, micro-batch {}, lane {}, rank {}", program.name,
+      bound.index, op_def(step.op).name, step.scope.empty() ? "-" : step.scope, step.micro,
+      lane_name(bound.lane), plan_.rank);
+  std::exception_ptr wrapped;
+  try {
+    rethrow_with(context);
+  } catch (...) {
+    wrapped = std::current_exception();
+  }
+  {
+    const std::lock_guard lock(error_mutex_);
+    if (!error_) error_ = wrapped;
+  }
+  failed_.store(true);
+  for (LaneState& lane : lanes_) {
+    lane.done.store(kReleased, std::memory_order_release);
+    lane.done.notify_all();
+  }
+}
+
+}  // namespace weft

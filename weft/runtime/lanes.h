@@ -1,0 +1,81 @@
+// Executes one bound program: every lane runs its steps in order, steps of different lanes are
+// ordered by their waits. The compute lane runs on the calling thread, every other lane in use on
+// a thread of the executor. Nothing allocates while a program runs. Internal to runtime/.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <thread>
+#include <vector>
+
+#include "weft/backend/backend.h"
+#include "weft/plan/plan.h"
+#include "weft/runtime/session.h"
+
+namespace weft {
+
+/// A step with its kernel and pointers; the spans point into the BoundProgram.
+struct BoundStep {
+  Kernel* kernel = nullptr;
+  KernelArgs args;
+  std::span<const int32_t> waits;
+  int32_t index = 0;  // in PlanProgram::steps
+  Lane lane = Lane::compute;
+  bool is_update = false;  // verdict or update phase
+};
+
+struct BoundProgram {
+  const PlanProgram* program = nullptr;
+  std::array<std::vector<BoundStep>, kNumLanes> lanes;
+  std::vector<const void*> inputs;
+  std::vector<void*> outputs;
+};
+
+class LaneExecutor {
+ public:
+  /// Starts a thread for each lane but the compute lane that some program of `plan` uses.
+  explicit LaneExecutor(const Plan& plan);
+  ~LaneExecutor();
+  LaneExecutor(const LaneExecutor&) = delete;
+  LaneExecutor& operator=(const LaneExecutor&) = delete;
+
+  /// Runs to the end. The first error of any lane stops all lanes and is rethrown here, of the
+  /// same type, with program, step, operator, scope, micro-batch, lane and rank in its text.
+  RunTimes run(const BoundProgram& program, std::vector<TraceEvent>* trace);
+
+ private:
+  struct LaneState {
+    // Index of the last finished step, on a cache line of its own: written by one thread.
+    alignas(64) std::atomic<int32_t> done{-1};
+    double busy_ms = 0;
+    double update_ms = 0;
+    std::thread thread;
+  };
+
+  void serve(Lane lane);
+  void run_lane(Lane lane);
+  bool wait_for(int32_t step);
+  void fail(const BoundStep& step);
+
+  const Plan& plan_;
+  std::array<LaneState, kNumLanes> lanes_;
+  int num_threads_ = 0;
+
+  // The current run; written before `generation_` is raised.
+  const BoundProgram* program_ = nullptr;
+  std::vector<TraceEvent>* trace_ = nullptr;
+  double start_us_ = 0;
+  std::atomic<uint32_t> generation_{0};
+  std::atomic<int32_t> working_{0};  // lane threads that have not finished the current run
+  std::atomic<bool> stopping_{false};
+  std::atomic<bool> failed_{false};
+  std::mutex error_mutex_;
+  std::exception_ptr error_;
+};
+
+}  // namespace weft

@@ -1,0 +1,231 @@
+#include "weft/runtime/session.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <array>
+#include <unordered_map>
+
+#include "weft/base/check.h"
+#include "weft/plan/kernel_key.h"
+#include "weft/runtime/lanes.h"
+#include "weft/runtime/state_init.h"
+
+namespace weft {
+namespace {
+
+/// Host bytes that initialisation and conversion work on at a time.
+constexpr int64_t kChunkBytes = 8 << 20;
+
+using KernelMap =
+    std::unordered_map<KernelSpec, std::unique_ptr<Kernel>, KernelSpecHash, KernelSpecEqual>;
+
+size_t at(int32_t index) { return static_cast<size_t>(index); }
+
+}  // namespace
+
+struct Session::Impl {
+  Impl(const Plan& the_plan, Backend& the_backend)
+      : plan(the_plan), backend(the_backend), executor(the_plan) {}
+
+  std::byte* address(int32_t buffer) const {
+    const PlanBuffer& b = plan.buffers[at(buffer)];
+    return arenas[static_cast<size_t>(b.tier)]->data() + b.offset;
+  }
+
+  void allocate() {
+    for (size_t i = 0; i < arenas.size(); ++i) {
+      const int64_t bytes = plan.tiers[i].peak_bytes;
+      if (bytes == 0) continue;
+      const auto tier = static_cast<Tier>(i);
+      WEFT_CHECK(tier == Tier::device, "session",
+                 "got a plan with {} bytes in tier {}, expected "
+                 "device memory only",
+                 bytes, tier_name(tier));
+      arenas[i] = backend.allocate(bytes);
+      WEFT_CHECK(arenas[i] != nullptr && arenas[i]->bytes() == bytes, "session",
+                 "backend {} gave another arena than the {} bytes asked for", backend.name(),
+                 bytes);
+    }
+  }
+
+  /// One kernel per distinct description and lane: lanes may run at the same time.
+  Kernel* prepare(const PlanStep& step) {
+    KernelMap& kernels = kernels_of_lane[static_cast<size_t>(step.lane)];
+    KernelSpec spec{step.op, step.attrs, step.input_types, step.output_types};
+    const auto found = kernels.find(spec);
+    if (found != kernels.end()) return found->second.get();
+    std::unique_ptr<Kernel> kernel = backend.prepare(spec);
+    WEFT_CHECK(kernel != nullptr, "session", "backend {} prepared no kernel for {}", backend.name(),
+               op_def(step.op).name);
+    return kernels.emplace(std::move(spec), std::move(kernel)).first->second.get();
+  }
+
+  void bind(const PlanProgram& program, BoundProgram& bound) {
+    bound.program = &program;
+    size_t num_inputs = 0;
+    size_t num_outputs = 0;
+    for (const PlanStep& step : program.steps) {
+      num_inputs += step.inputs.size();
+      num_outputs += step.outputs.size();
+    }
+    // Reserved in full, so that the spans below stay valid.
+    bound.inputs.reserve(num_inputs);
+    bound.outputs.reserve(num_outputs);
+    for (size_t i = 0; i < program.steps.size(); ++i) {
+      const PlanStep& step = program.steps[i];
+      BoundStep entry;
+      entry.kernel = prepare(step);
+      const size_t first_input = bound.inputs.size();
+      for (int32_t id : step.inputs) bound.inputs.push_back(id < 0 ? nullptr : address(id));
+      const size_t first_output = bound.outputs.size();
+      for (int32_t id : step.outputs) bound.outputs.push_back(id < 0 ? nullptr : address(id));
+      entry.args.inputs = {bound.inputs.data() + first_input, step.inputs.size()};
+      entry.args.outputs = {bound.outputs.data() + first_output, step.outputs.size()};
+      entry.args.workspace = step.workspace < 0 ? nullptr : address(step.workspace);
+      entry.waits = step.waits;
+      entry.index = static_cast<int32_t>(i);
+      entry.lane = step.lane;
+      entry.is_update = step.phase == Phase::update || step.phase == Phase::verdict;
+      bound.lanes[static_cast<size_t>(step.lane)].push_back(entry);
+    }
+  }
+
+  const BoundProgram& find(std::string_view name) const {
+    for (const BoundProgram& bound : programs) {
+      if (bound.program->name == name) return bound;
+    }
+    throw BugError("session", fmt::format("got program {}, which the plan does not have", name));
+  }
+
+  /// The buffer of a named input or output, after a check of its size.
+  int32_t named_buffer(const std::map<std::string, int32_t>& names, std::string_view program,
+                       std::string_view name, int64_t bytes) const {
+    const auto found = names.find(std::string(name));
+    WEFT_CHECK(found != names.end(), "session", "program {} has no value {}", program, name);
+    const int64_t expected = plan.buffers[at(found->second)].type.bytes();
+    WEFT_CHECK(bytes == expected, "session", "got {} bytes for {} of program {}, expected {}",
+               bytes, name, program, expected);
+    return found->second;
+  }
+
+  void init_state(const PlanState& state, uint64_t seed, std::vector<std::byte>& chunk) {
+    const int64_t size = dtype_size(state.type.dtype);
+    const int64_t step = kChunkBytes / size;
+    const int64_t total = state.type.elements();
+    for (int64_t begin = 0; begin < total; begin += step) {
+      const int64_t count = std::min(step, total - begin);
+      fill_state(state, seed, begin, count, chunk.data());
+      backend.copy_to_device(address(state.buffer) + begin * size, chunk.data(), count * size);
+    }
+  }
+
+  void refresh_copy(const PlanState& state, std::vector<std::byte>& from,
+                    std::vector<std::byte>& to) {
+    const PlanState* source = plan.find_state(state.init.source);
+    WEFT_CHECK(source != nullptr && source->init.kind != StateInit::Kind::copy, "session",
+               "state {} copies {}, expected a state with a value of its own", state.name,
+               state.init.source);
+    WEFT_CHECK(source->type.shape == state.type.shape, "session",
+               "state {} {} copies {} {}, expected the same shape", state.name,
+               shape_text(state.type.shape), source->name, shape_text(source->type.shape));
+    const int64_t from_size = dtype_size(source->type.dtype);
+    const int64_t to_size = dtype_size(state.type.dtype);
+    const int64_t step = kChunkBytes / std::max(from_size, to_size);
+    const int64_t total = state.type.elements();
+    for (int64_t begin = 0; begin < total; begin += step) {
+      const int64_t count = std::min(step, total - begin);
+      backend.copy_to_host(from.data(), address(source->buffer) + begin * from_size,
+                           count * from_size);
+      parallel_pieces(count, [&](int64_t first, int64_t last) {
+        convert_elements(from.data() + first * from_size, source->type.dtype,
+                         to.data() + first * to_size, state.type.dtype, last - first);
+      });
+      backend.copy_to_device(address(state.buffer) + begin * to_size, to.data(), count * to_size);
+    }
+  }
+
+  const Plan& plan;
+  Backend& backend;
+  std::array<std::unique_ptr<DeviceArena>, kNumTiers> arenas;
+  std::array<KernelMap, kNumLanes> kernels_of_lane;
+  std::vector<BoundProgram> programs;
+  std::vector<TraceEvent>* trace = nullptr;
+  LaneExecutor executor;  // last: its threads end before anything they use
+};
+
+Session::Session(const Plan& plan, Backend& backend)
+    : plan_(plan), impl_(std::make_unique<Impl>(plan, backend)) {
+  impl_->allocate();
+  impl_->programs.resize(plan.programs.size());
+  for (size_t i = 0; i < plan.programs.size(); ++i) {
+    impl_->bind(plan.programs[i], impl_->programs[i]);
+  }
+}
+
+Session::~Session() = default;
+
+void Session::set_input(std::string_view program, std::string_view input, const void* data,
+                        int64_t bytes) {
+  const PlanProgram& entry = *impl_->find(program).program;
+  const int32_t buffer = impl_->named_buffer(entry.inputs, program, input, bytes);
+  impl_->backend.copy_to_device(impl_->address(buffer), data, bytes);
+}
+
+void Session::get_output(std::string_view program, std::string_view output, void* data,
+                         int64_t bytes) {
+  const PlanProgram& entry = *impl_->find(program).program;
+  const int32_t buffer = impl_->named_buffer(entry.outputs, program, output, bytes);
+  impl_->backend.copy_to_host(data, impl_->address(buffer), bytes);
+}
+
+bool Session::has_input(std::string_view program, std::string_view input) const {
+  return impl_->find(program).program->inputs.contains(std::string(input));
+}
+
+bool Session::has_output(std::string_view program, std::string_view output) const {
+  return impl_->find(program).program->outputs.contains(std::string(output));
+}
+
+void Session::read_state(int index, void* data) {
+  const PlanState& state = plan_.states.at(static_cast<size_t>(index));
+  impl_->backend.copy_to_host(data, impl_->address(state.buffer), state.type.bytes());
+}
+
+void Session::write_state(int index, const void* data) {
+  const PlanState& state = plan_.states.at(static_cast<size_t>(index));
+  impl_->backend.copy_to_device(impl_->address(state.buffer), data, state.type.bytes());
+}
+
+void Session::init_states(uint64_t seed) {
+  std::vector<std::byte> chunk(static_cast<size_t>(kChunkBytes));
+  for (const PlanState& state : plan_.states) {
+    if (state.init.kind != StateInit::Kind::copy) impl_->init_state(state, seed, chunk);
+  }
+  refresh_copies();
+}
+
+void Session::refresh_copies() {
+  std::vector<std::byte> from(static_cast<size_t>(kChunkBytes));
+  std::vector<std::byte> to(static_cast<size_t>(kChunkBytes));
+  for (const PlanState& state : plan_.states) {
+    if (state.init.kind == StateInit::Kind::copy) impl_->refresh_copy(state, from, to);
+  }
+}
+
+RunTimes Session::run(std::string_view program) {
+  const BoundProgram& bound = impl_->find(program);
+  std::vector<TraceEvent>* trace = impl_->trace;
+  impl_->trace = nullptr;
+  if (trace != nullptr) trace->assign(bound.program->steps.size(), {});
+  return impl_->executor.run(bound, trace);
+}
+
+void Session::record_trace(std::vector<TraceEvent>* events) { impl_->trace = events; }
+
+int64_t Session::used_bytes(Tier tier) const {
+  const auto& arena = impl_->arenas[static_cast<size_t>(tier)];
+  return arena ? arena->bytes() : 0;
+}
+
+}  // namespace weft

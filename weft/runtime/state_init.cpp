@@ -1,0 +1,74 @@
+#include "weft/runtime/state_init.h"
+
+#include <algorithm>
+#include <cstring>
+#include <thread>
+#include <vector>
+
+#include "weft/base/check.h"
+#include "weft/base/rng.h"
+
+namespace weft {
+
+void parallel_pieces(int64_t count, const std::function<void(int64_t, int64_t)>& body) {
+  constexpr int64_t kSmallest = 1 << 14;  // below this a thread costs more than it brings
+  const auto cores = static_cast<int64_t>(std::max(1u, std::thread::hardware_concurrency()));
+  const int64_t pieces = std::clamp<int64_t>(count / kSmallest, 1, cores);
+  const int64_t step = (count + pieces - 1) / pieces;
+  std::vector<std::jthread> threads;
+  for (int64_t begin = step; begin < count; begin += step) {
+    threads.emplace_back([&body, begin, end = std::min(count, begin + step)] { body(begin, end); });
+  }
+  body(0, std::min(count, step));
+}
+
+int64_t logical_index(const PlanState& state, int64_t index) {
+  const LogicalSlice& logical = state.logical;
+  if (logical.shape.empty()) return index;
+  const Shape& shape = state.type.shape;
+  WEFT_CHECK(logical.shape.size() == shape.size() && logical.begin.size() == shape.size(),
+             "init_states", "state {} {} is a piece of {} {}", state.name, shape_text(shape),
+             logical.name, shape_text(logical.shape));
+  int64_t result = 0;
+  int64_t stride = 1;
+  for (size_t dim = shape.size(); dim-- > 0;) {
+    result += (index % shape[dim] + logical.begin[dim]) * stride;
+    index /= shape[dim];
+    stride *= logical.shape[dim];
+  }
+  return result;
+}
+
+void fill_state(const PlanState& state, uint64_t seed, int64_t begin, int64_t count,
+                std::byte* out) {
+  const DType dtype = state.type.dtype;
+  const StateInit::Kind kind = state.init.kind;
+  WEFT_CHECK(kind != StateInit::Kind::copy, "init_states", "state {} is a copy", state.name);
+  if (kind == StateInit::Kind::zeros) {
+    std::memset(out, 0, static_cast<size_t>(count * dtype_size(dtype)));
+    return;
+  }
+  WEFT_CHECK(is_floating(dtype), "init_states", "state {} has dtype {}, expected a floating one",
+             state.name, dtype_name(dtype));
+  if (kind == StateInit::Kind::ones) {
+    parallel_pieces(count, [&](int64_t first, int64_t last) {
+      for (int64_t i = first; i < last; ++i) store_element(out, dtype, i, 1.0);
+    });
+    return;
+  }
+  const RngStream stream(seed, state.logical.name.empty() ? state.name : state.logical.name);
+  const int64_t row = state.type.shape.empty() ? 1 : state.type.shape.back();
+  parallel_pieces(count, [&](int64_t first, int64_t last) {
+    // Elements of one row are consecutive in the logical tensor too.
+    for (int64_t i = first; i < last;) {
+      const int64_t index = begin + i;
+      const int64_t stop = std::min(last, i + row - index % row);
+      auto element = static_cast<uint64_t>(logical_index(state, index));
+      for (; i < stop; ++i, ++element) {
+        store_element(out, dtype, i, stream.normal(element) * state.init.stddev);
+      }
+    }
+  });
+}
+
+}  // namespace weft
