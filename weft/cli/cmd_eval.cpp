@@ -1,0 +1,72 @@
+// weft eval: token-weighted loss over the whole validation set.
+#include <fmt/core.h>
+
+#include "weft/base/log.h"
+#include "weft/checkpoint/checkpoint.h"
+#include "weft/cli/verb.h"
+#include "weft/data/dataset.h"
+#include "weft/train/evaluate.h"
+#include "weft/train/job.h"
+
+namespace weft {
+namespace {
+
+class EvalVerb : public Verb {
+ public:
+  std::string_view name() const override { return "eval"; }
+  std::string_view help() const override {
+    return "loss and perplexity over the whole validation set";
+  }
+  void declare(OptionList& options) override {
+    options.positional("CONFIG_OR_RUN", &config_, "configuration file or run folder");
+    options.value("--checkpoint", &checkpoint_, "PATH",
+                  "checkpoint, run or Hugging Face folder; default: the newest of the run");
+    options.list("--set", &overrides_, "KEY=VALUE", "override one key; repeatable");
+    options.flag("--json", &json_, "print {\"loss\",\"perplexity\",\"tokens\"}");
+  }
+  int run() override;
+
+ private:
+  std::string config_;
+  std::string checkpoint_;
+  std::vector<std::string> overrides_;
+  bool json_ = false;
+};
+
+int EvalVerb::run() {
+  Config config = load_run_config(config_, overrides_);
+  std::string source = checkpoint_;
+  if (source.empty() && is_run_folder(config_)) source = config_;
+  if (source.empty() && config.model.hf.empty()) {
+    throw UsageError("eval", "got a configuration without weights, expected a run folder, model.hf "
+                             "or --checkpoint; try `weft eval RUN`");
+  }
+  CompileOptions options;
+  options.train = false;
+  options.eval = true;
+  Job job = open_job(std::move(config), options);
+  FileSystem files(posix_driver());
+  init_weights(job, files, source);
+  const auto dataset =
+      open_valid_dataset(job.config.data, data_base_folder(job.config), *job.tokenizer);
+  if (dataset == nullptr) {
+    throw UsageError("eval", "got no validation data; try data.valid = [\"file\"] or "
+                             "data.valid_fraction = 0.1");
+  }
+  const EvalResult result = evaluate(*job.session, *dataset);
+  if (json_) {
+    print_json(Json::object({{"loss", result.loss},
+                             {"perplexity", result.perplexity},
+                             {"tokens", result.tokens}}));
+  } else {
+    print_text(fmt::format("loss {:.6f}  perplexity {:.4f}  tokens {}\n", result.loss,
+                           result.perplexity, result.tokens));
+  }
+  return 0;
+}
+
+}  // namespace
+
+std::unique_ptr<Verb> make_eval_verb() { return std::make_unique<EvalVerb>(); }
+
+}  // namespace weft

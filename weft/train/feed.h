@@ -1,0 +1,25 @@
+// Writes the inputs of the programs: token arrays of one micro-batch and the scalars of a step.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "weft/data/loader.h"
+#include "weft/runtime/session.h"
+
+namespace weft {
+
+/// Rows [first, first + batch) of `global` become tokens, labels, positions (and segments, samples
+/// where the program has them); `suffix` is ".<micro>" in program "train", "" in "eval".
+void feed_rows(Session& session, std::string_view program, const GlobalBatch& global,
+               int64_t first, int64_t batch, const std::string& suffix);
+
+/// Writes a floating input of any size in the input's own dtype.
+void feed_scalars(Session& session, std::string_view program, std::string_view input,
+                  const std::vector<double>& values);
+
+/// Reads a one-element output as double.
+double read_scalar(Session& session, std::string_view program, std::string_view output);
+
+}  // namespace weft

@@ -1,0 +1,174 @@
+#include "weft/train/job.h"
+
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+
+#include "weft/base/check.h"
+#include "weft/base/log.h"
+#include "weft/checkpoint/checkpoint.h"
+#include "weft/checkpoint/hf_import.h"
+#include "weft/checkpoint/session_store.h"
+#include "weft/io/hf_folder.h"
+#include "weft/plan/build.h"
+
+namespace weft {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::unique_ptr<Tokenizer> try_load_tokenizer(const Config& config, bool required) {
+  try {
+    return load_tokenizer(tokenizer_path(config));
+  } catch (const InputError&) {
+    if (required) throw;
+    return nullptr;
+  }
+}
+
+bool vocabulary_is_given(const ModelConfig& model) {
+  return !model.hf.empty() || model.vocab_size.has_value();
+}
+
+/// First number after `key` in /proc/meminfo, in bytes; 0 when unknown.
+int64_t meminfo_bytes(const std::string& key) {
+  std::ifstream file("/proc/meminfo");
+  std::string name;
+  int64_t kilobytes = 0;
+  std::string unit;
+  while (file >> name >> kilobytes) {
+    std::getline(file, unit);
+    if (name == key) return kilobytes * 1024;
+  }
+  return 0;
+}
+
+/// Room left under the memory limit of this control group; a huge number without one.
+int64_t cgroup_room() {
+  std::ifstream limit_file("/sys/fs/cgroup/memory.max");
+  std::ifstream used_file("/sys/fs/cgroup/memory.current");
+  int64_t limit = 0;
+  int64_t used = 0;
+  if (!(limit_file >> limit) || !(used_file >> used)) return INT64_MAX;
+  return std::max<int64_t>(0, limit - used);
+}
+
+void require_memory(const Plan& plan) {
+  const int64_t available = meminfo_bytes("MemAvailable:");
+  if (available == 0) return;
+  const int64_t room = std::min(available, cgroup_room());
+  const int64_t need = plan.tiers[static_cast<size_t>(Tier::device)].peak_bytes;
+  if (need <= room) return;
+  throw ResourceError("memory",
+                      fmt::format("the plan needs {} bytes ({:.1f} GiB), this machine has {} free "
+                                  "({:.1f} GiB), {:.1f} GiB short; try a smaller "
+                                  "train.micro_batch\n{}",
+                                  need, static_cast<double>(need) / 0x1p30, room,
+                                  static_cast<double>(room) / 0x1p30,
+                                  static_cast<double>(need - room) / 0x1p30, plan_text(plan)));
+}
+
+std::string exported_dtype(const Config& config) {
+  const auto dtype = parse_dtype(config.precision.compute);
+  return dtype == DType::bf16 ? "bf16" : dtype == DType::f16 ? "f16" : "f32";
+}
+
+bool holds_weights(const std::string& folder) {
+  return fs::exists(folder + "/model.safetensors") ||
+         fs::exists(folder + "/model.safetensors.index.json");
+}
+
+}  // namespace
+
+int resolve_threads(const DeviceConfig& device) {
+  if (device.threads > 0) return static_cast<int>(device.threads);
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (sched_getaffinity(0, sizeof(set), &set) == 0) return std::max(1, CPU_COUNT(&set));
+  return std::max(1, static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN)));
+}
+
+std::string tokenizer_path(const Config& config) {
+  const std::string& name = config.data.tokenizer;
+  if (name == "bytes" || fs::path(name).is_absolute()) return name;
+  return (fs::path(config.path).parent_path() / name).string();
+}
+
+Job plan_job(Config config, const CompileOptions& options) {
+  Job job;
+  job.config = std::move(config);
+  job.config.device.threads = resolve_threads(job.config.device);
+  job.tokenizer = try_load_tokenizer(job.config, !vocabulary_is_given(job.config.model));
+  std::optional<int64_t> vocabulary;
+  if (job.tokenizer) vocabulary = job.tokenizer->vocab_size();
+  job.spec = make_model_spec(job.config.model, vocabulary);
+  job.backend = make_backend(job.config.device.backend,
+                             {.threads = static_cast<int>(job.config.device.threads)});
+  job.plan = compile(job.config, job.spec, *job.backend, options);
+  return job;
+}
+
+Job open_job(Config config, const CompileOptions& options) {
+  Job job = plan_job(std::move(config), options);
+  if (!job.tokenizer) job.tokenizer = load_tokenizer(tokenizer_path(job.config));
+  if (job.tokenizer->vocab_size() > job.spec.vocab_size) {
+    throw UsageError("data.tokenizer",
+                     fmt::format("got a tokenizer of {} ids for a model of vocab_size {}; try the "
+                                 "tokenizer of the model",
+                                 job.tokenizer->vocab_size(), job.spec.vocab_size));
+  }
+  require_fits(job.plan);
+  require_memory(job.plan);
+  job.session = std::make_unique<Session>(job.plan, *job.backend);
+  return job;
+}
+
+CompileOptions training_programs(const Config& config) {
+  CompileOptions options;
+  options.eval = !config.data.valid.empty() || config.data.valid_fraction > 0;
+  return options;
+}
+
+ModelInfo init_weights(Job& job, FileSystem& files, const std::string& source) {
+  ModelInfo info;
+  info.hf_config = hf_config_json(job.spec, "float32");
+  info.dtype = exported_dtype(job.config);
+  job.session->init_states(job.config.seed);
+  SessionStore store(*job.session);
+  const std::string& hf = job.config.model.hf;
+  const bool from_hf_source = !source.empty() && fs::exists(source + "/config.json");
+  if (!source.empty() && !from_hf_source) {
+    const std::string checkpoint = resolve_checkpoint(files, source);
+    const Manifest manifest = load_checkpoint(files, store, checkpoint, {.weights_only = true});
+    log_info("weights from {} (step {})", checkpoint, manifest.train.step);
+    return info;
+  }
+  const std::string folder = from_hf_source ? source : hf;
+  if (folder.empty() || (!from_hf_source && !holds_weights(folder))) {
+    log_info("weights drawn from seed {}", job.config.seed);
+    return info;
+  }
+  const ImportReport report = import_hf_weights(files, store, folder);
+  note_import(report, folder, info);
+  log_info("weights from {}: {} tensors, {}", folder, report.tensors, report.dtype);
+  return info;
+}
+
+bool is_run_folder(const std::string& path) {
+  return fs::is_directory(path) && fs::exists(path + "/config.toml");
+}
+
+Config load_run_config(const std::string& config_or_run,
+                       const std::vector<std::string>& overrides) {
+  if (fs::is_directory(config_or_run) && !is_run_folder(config_or_run)) {
+    throw InputError(config_or_run, "got a folder without config.toml, expected a run folder or a "
+                                    "configuration file");
+  }
+  return load_config(is_run_folder(config_or_run) ? config_or_run + "/config.toml" : config_or_run,
+                     overrides);
+}
+
+}  // namespace weft

@@ -1,0 +1,54 @@
+// A Job: everything a verb needs to run a model, from the configuration to a Session, put
+// together in one place for train, eval, generate and plan.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "weft/backend/backend.h"
+#include "weft/checkpoint/manifest.h"
+#include "weft/compile/pipeline.h"
+#include "weft/config/config.h"
+#include "weft/data/tokenizer.h"
+#include "weft/io/file.h"
+#include "weft/runtime/session.h"
+
+namespace weft {
+
+struct Job {
+  Config config;
+  std::unique_ptr<Tokenizer> tokenizer;  // null only for plans without a readable tokenizer
+  ModelSpec spec;
+  std::unique_ptr<Backend> backend;
+  Plan plan;
+  std::unique_ptr<Session> session;
+};
+
+/// Worker threads of each rank: device.threads, or all cores this process may use.
+int resolve_threads(const DeviceConfig& device);
+
+/// Tokenizer path as given, resolved against the folder of the configuration file.
+std::string tokenizer_path(const Config& config);
+
+/// Model and plan; touches neither devices nor data nor weights. A tokenizer that cannot be read is
+/// an error only when vocab_size depends on it.
+Job plan_job(Config config, const CompileOptions& options);
+
+/// plan_job, then refuses a plan that does not fit (exit 4, with the numbers) and makes the session.
+Job open_job(Config config, const CompileOptions& options);
+
+/// Programs that `train` compiles: the step, and the evaluation when there is validation data.
+CompileOptions training_programs(const Config& config);
+
+/// Fills the weights: from `source` (a checkpoint, run or Hugging Face folder) when given, else from
+/// model.hf when it holds safetensors, else drawn from the seed. Moments start at zero. Returns what
+/// checkpoints and exports keep about the model.
+ModelInfo init_weights(Job& job, FileSystem& files, const std::string& source);
+
+/// Configuration of a run folder (its config.toml) or of a file.
+Config load_run_config(const std::string& config_or_run,
+                       const std::vector<std::string>& overrides);
+bool is_run_folder(const std::string& path);
+
+}  // namespace weft

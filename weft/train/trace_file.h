@@ -1,0 +1,24 @@
+// Timelines as Chrome trace JSON, which ui.perfetto.dev and chrome://tracing open.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "weft/base/json.h"
+#include "weft/plan/plan.h"
+#include "weft/runtime/session.h"
+
+namespace weft {
+
+/// The run of one program as a trace document: process = rank, one thread per lane, one event per
+/// plan step named by operator and scope, arrows for the waits between lanes, and a thread
+/// "phases" that shows forward and backward of each micro-batch. Events of one thread never
+/// overlap. Throws BugError when an event does not belong to the program.
+Json trace_json(const Plan& plan, std::string_view program, std::span<const TraceEvent> events);
+
+/// Writes trace_json to `folder`/step-`step`.json, making the folder. Throws ResourceError.
+void write_trace(const std::string& folder, int64_t step, const Plan& plan,
+                 std::string_view program, std::span<const TraceEvent> events);
+
+}  // namespace weft
