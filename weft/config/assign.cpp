@@ -31,17 +31,26 @@ constexpr std::string_view kRopeKeys[] = {"rope_type",
                                           "partial_rotary_factor",
                                           "truncate"};
 
-/// The value as one would write it, short enough for a message.
+/// The value as one would write it, short enough for a message, with its type.
 std::string shown(const Node& node) {
+  std::string text;
   switch (node.kind) {
-    case Node::Kind::boolean: return node.boolean ? "true" : "false";
-    case Node::Kind::integer: return std::to_string(node.integer);
-    case Node::Kind::number: return fmt::format("{}", node.number);
+    case Node::Kind::boolean: text = node.boolean ? "true" : "false"; break;
+    case Node::Kind::integer: text = std::to_string(node.integer); break;
+    case Node::Kind::number: text = fmt::format("{}", node.number); break;
     case Node::Kind::string:
-      return node.string.size() <= 40 ? Json(node.string).dump()
-                                      : Json(node.string.substr(0, 37) + "...").dump();
+      text =
+          Json(node.string.size() <= 40 ? node.string : node.string.substr(0, 37) + "...").dump();
+      break;
     default: return kind_text(node);
   }
+  return fmt::format("{} ({})", text, kind_text(node));
+}
+
+/// "an integer", "a list of strings".
+std::string wanted(const KeySpec& spec) {
+  const std::string type = type_text(spec);
+  return (type.front() == 'i' ? "an " : "a ") + type;
 }
 
 std::string list_of(std::span<const std::string_view> words) {
@@ -171,8 +180,8 @@ class Assigner {
   }
 
   [[noreturn]] void wrong_type(const Node& node) const {
-    std::string text = fmt::format("got {} = {} ({}), expected {}", spec_.key, shown(node),
-                                   kind_text(node), type_text(spec_));
+    std::string text =
+        fmt::format("got {} = {}, expected {}", spec_.key, shown(node), wanted(spec_));
     if (node.kind == Node::Kind::string && is_number_text(node.string)) {
       text += fmt::format("; try {} = {} without quotes", spec_.key, node.string);
     } else if (!spec_.choices.empty()) {
@@ -216,9 +225,9 @@ class Assigner {
       value = parse_bytes(node.string, fmt::format("{}: {}", node.place, spec_.key));
     } else if (node.kind == Node::Kind::number && std::isfinite(node.number) &&
                std::trunc(node.number) == node.number && std::abs(node.number) < 1e15) {
-      refuse(node, fmt::format("got {} = {} (a number with a point or exponent), expected {}; try "
-                               "{} = {:.0f}",
-                               spec_.key, shown(node), type_text(spec_), spec_.key, node.number));
+      refuse(node, fmt::format("got {} = {}, expected {}; try {} = {:.0f} without point or "
+                               "exponent",
+                               spec_.key, shown(node), wanted(spec_), spec_.key, node.number));
     } else if (node.kind != Node::Kind::integer) {
       wrong_type(node);
     } else {
@@ -367,24 +376,26 @@ std::vector<std::string_view> names_in(std::string_view section) {
 [[noreturn]] void refuse_unknown(const std::string& path, const Node& value) {
   const std::string section(section_of(path));
   const std::vector<std::string_view> names = names_in(section);
-  const std::string expected = section.empty()
-                                   ? fmt::format("one of {}", list_of(names))
-                                   : fmt::format("one of {} in [{}]", list_of(names), section);
   std::string near;
-  if (value.kind == Node::Kind::table) near = nearest_name(leaf_of(path), names);
-  if (!near.empty() && !section.empty()) near = section + "." + near;
+  if (value.kind == Node::Kind::table || section.empty()) near = nearest_name(path, names);
   if (near.empty()) near = nearest_key(path);
-  std::string text = fmt::format("got unknown key {}, expected {}", path, expected);
-  text += near.empty() ? std::string("; try weft config --schema") : fmt::format("; try {}", near);
+  std::string text = fmt::format("got unknown key {}, expected a key of {}", path,
+                                 section.empty() ? "the top level" : "[" + section + "]");
+  if (near.empty()) {
+    text += fmt::format(" ({}); try weft config --schema", list_of(names));
+  } else {
+    text += fmt::format("; try {}", near);
+  }
   throw UsageError(value.place, text);
 }
 
 void walk(const Node& table, const std::string& prefix, const std::string& folder,
           std::set<std::string>& seen, Config& config) {
   for (const auto& [name, value] : table.members) {
-    const std::string path = prefix.empty() ? name : prefix + "." + name;
-    const bool plain = name.find('.') == std::string::npos;  // "a.b" in quotes is one wrong name
-    if (const KeySpec* spec = plain ? find_key(path) : nullptr) {
+    // No key needs quotes: a name that does is unknown, and safe to print with them.
+    const std::string part = is_bare_key(name) ? name : Json(name).dump();
+    const std::string path = prefix.empty() ? part : prefix + "." + part;
+    if (const KeySpec* spec = find_key(path)) {
       // Tables of patterns may be given in several overrides.
       const bool patterns = path == "parallel.shard" || path == "offload.groups";
       const std::string once =
@@ -398,10 +409,10 @@ void walk(const Node& table, const std::string& prefix, const std::string& folde
       config.given[path] = value.place;
       continue;
     }
-    if (!plain || !is_section(path)) refuse_unknown(path, value);
+    if (!is_section(path)) refuse_unknown(path, value);
     if (value.kind != Node::Kind::table) {
-      std::string text = fmt::format("got {} = {} ({}), expected a table [{}]", path, shown(value),
-                                     kind_text(value), path);
+      std::string text =
+          fmt::format("got {} = {}, expected a table [{}]", path, shown(value), path);
       if (find_key(path + ".name") != nullptr) text += fmt::format("; try {}.name", path);
       throw UsageError(value.place, text);
     }

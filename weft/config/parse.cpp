@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <set>
 #include <sstream>
 
@@ -80,6 +81,14 @@ std::string_view trimmed(std::string_view text) {
   return text.substr(begin, text.find_last_not_of(kBlank) - begin + 1);
 }
 
+/// For messages: short and without control characters.
+std::string one_line(std::string_view text) {
+  std::string out(text.substr(0, 120));
+  std::replace_if(
+      out.begin(), out.end(), [](unsigned char c) { return c < ' ' || c == 0x7f; }, '?');
+  return out;
+}
+
 /// Full path of the key on a line, from the section header above it: for duplicates, which the
 /// TOML library reports without their section.
 std::string key_on_line(std::string_view text, size_t line) {
@@ -89,12 +98,12 @@ std::string key_on_line(std::string_view text, size_t line) {
   for (size_t i = 1; i <= line && std::getline(stream, row); ++i) {
     const std::string_view content = trimmed(row);
     if (i == line) {
-      if (content.starts_with('[')) return std::string(content);
-      const std::string key(trimmed(content.substr(0, content.find('='))));
-      return section.empty() ? key : section + "." + key;
+      const std::string key = one_line(trimmed(content.substr(0, content.find('='))));
+      if (content.starts_with('[') || section.empty()) return key;
+      return content.find('=') == std::string_view::npos ? "" : section + "." + key;
     }
     if (content.starts_with('[') && !content.starts_with("[[")) {
-      section = trimmed(content.substr(1, content.find(']') - 1));
+      section = one_line(trimmed(content.substr(1, content.find(']') - 1)));
     }
   }
   return "";
@@ -110,9 +119,11 @@ std::string key_on_line(std::string_view text, size_t line) {
                                         "removing one of the two",
                                         key_on_line(text, begin.line)));
   }
-  throw UsageError(place, fmt::format("got invalid TOML ({}), expected key = value, with strings "
-                                      "in quotes; try checking this line",
-                                      description));
+  const std::string key = key_on_line(text, begin.line);
+  throw UsageError(
+      place, fmt::format("got invalid TOML{} ({}), expected key = value, with strings in quotes; "
+                         "try checking this line",
+                         key.empty() ? "" : " at " + key, description));
 }
 
 /// Index of the '=' that ends the key of an override; quoted parts of the key may hold one too.
@@ -143,9 +154,9 @@ Node parse_toml(std::string_view text, const std::string& name) {
 }
 
 Node parse_override(const std::string& text) {
-  const std::string place = "--set " + text;
   const size_t split = find_assignment(text);
   const std::string_view key = trimmed(std::string_view(text).substr(0, split));
+  const std::string place = fmt::format("--set {}", one_line(key));
   if (split == std::string::npos || key.empty() || key.find('\n') != std::string_view::npos) {
     throw UsageError(place,
                      "got no assignment, expected key.path=value; try --set train.steps=100");
@@ -201,10 +212,9 @@ Config load_config(const std::string& path, const std::vector<std::string>& over
                                        "checking the path",
                                        errno_text(errno)));
   }
-  std::ostringstream text;
-  text << file.rdbuf();
-  if (file.bad() || text.fail()) throw InputError(path, "got a read error, expected TOML text");
-  return parse_config(text.str(), path, overrides);
+  const std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  if (file.bad()) throw InputError(path, "got a read error, expected TOML text");
+  return parse_config(text, path, overrides);
 }
 
 }  // namespace weft

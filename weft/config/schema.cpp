@@ -304,6 +304,15 @@ const KeySpec* find_key(std::string_view key) {
   return nullptr;
 }
 
+bool is_bare_key(std::string_view key) {
+  if (key.empty()) return false;
+  for (const char c : key) {
+    const bool letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+    if (!letter && !(c >= '0' && c <= '9') && c != '_' && c != '-') return false;
+  }
+  return true;
+}
+
 std::string_view section_of(std::string_view key) {
   const size_t dot = key.rfind('.');
   return dot == std::string_view::npos ? std::string_view() : key.substr(0, dot);

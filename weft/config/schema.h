@@ -65,6 +65,8 @@ const KeySpec* find_key(std::string_view key);
 /// The part before the last dot; "" for top-level keys.
 std::string_view section_of(std::string_view key);
 std::string_view leaf_of(std::string_view key);
+/// Whether TOML takes `key` without quotes.
+bool is_bare_key(std::string_view key);
 
 /// "integer", "number", "size or \"auto\"", …
 std::string type_text(const KeySpec& spec);

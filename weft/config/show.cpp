@@ -9,15 +9,6 @@
 namespace weft {
 namespace {
 
-bool is_bare_key(std::string_view key) {
-  if (key.empty()) return false;
-  for (const char c : key) {
-    const bool letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
-    if (!letter && !(c >= '0' && c <= '9') && c != '_' && c != '-') return false;
-  }
-  return true;
-}
-
 /// JSON strings are TOML basic strings, except for DEL.
 std::string toml_string(const std::string& text) {
   std::string out;
