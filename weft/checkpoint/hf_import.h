@@ -1,6 +1,8 @@
 // Weights from a Hugging Face folder into a session. docs/formats/safetensors.md.
 #pragma once
 
+#include <cstdint>
+#include <map>
 #include <string>
 
 #include "weft/checkpoint/manifest.h"

@@ -11,8 +11,11 @@
 #include "weft/base/dtype.h"
 #include "weft/base/json.h"
 #include "weft/base/shape.h"
+#include "weft/checkpoint/box.h"
 
 namespace weft {
+
+inline constexpr const char* kManifestName = "manifest.json";
 
 /// Where training stands; everything a resume needs beside the tensors.
 struct TrainState {
@@ -38,8 +41,7 @@ struct Piece {
   std::string tensor;  // name within the file
   int64_t offset = 0;  // from the start of the file
   int64_t bytes = 0;
-  Shape begin;
-  Shape extent;
+  Box box;
   std::string checksum;  // XXH3-128 of the bytes, 32 hex digits
 };
 
@@ -50,6 +52,9 @@ struct LogicalTensor {
   Shape shape;
   std::vector<Piece> pieces;
 };
+
+/// Is this the name of an optimizer slot ("<tensor>@m") and not of a weight?
+inline bool is_slot_name(std::string_view name) { return name.find('@') != std::string_view::npos; }
 
 struct ManifestFile {
   std::string name;
@@ -64,13 +69,15 @@ struct Manifest {
   ModelInfo model;
   std::vector<ManifestFile> files;
   std::vector<LogicalTensor> tensors;  // sorted by name
+  bool intact = true;                  // parsed text agrees with its own checksum
 
   const LogicalTensor* find(std::string_view name) const;
 };
 
 /// Text with its own checksum as the last member.
 std::string manifest_text(const Manifest& manifest);
-/// InputError naming `where` and the member or tensor at fault.
+/// InputError naming `where` and the member or tensor at fault. A text that does not agree with its
+/// checksum is parsed all the same, so that what is missing can be named; see Manifest::intact.
 Manifest parse_manifest(std::string_view text, const std::string& where);
 
 /// XXH3-128 of a byte stream.

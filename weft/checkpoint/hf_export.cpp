@@ -1,0 +1,182 @@
+#include "weft/checkpoint/hf_export.h"
+
+#include <fmt/core.h>
+
+#include <array>
+#include <functional>
+#include <map>
+#include <utility>
+
+#include "weft/base/error.h"
+#include "weft/checkpoint/checkpoint.h"
+#include "weft/checkpoint/content.h"
+#include "weft/checkpoint/finite.h"
+#include "weft/checkpoint/logical.h"
+#include "weft/io/atomic_folder.h"
+
+namespace weft {
+namespace {
+
+/// Files that belong to a model folder but are not made by training.
+constexpr std::array kCopiedFiles = {
+    "tokenizer.json",     "tokenizer_config.json",
+    "tokenizer.model",    "special_tokens_map.json",
+    "vocab.json",         "merges.txt",
+    "added_tokens.json",  "chat_template.jinja",
+    "chat_template.json", "generation_config.json",
+};
+
+/// One tensor to export; read() gives all of it, packed, valid until the next read.
+struct Source {
+  std::string name;
+  DType dtype;
+  Shape shape;
+  std::function<const void*()> read;
+};
+
+std::string torch_name(DType dtype) {
+  switch (dtype) {
+    case DType::bf16: return "bfloat16";
+    case DType::f16: return "float16";
+    case DType::f64: return "float64";
+    default: return "float32";
+  }
+}
+
+DType require_dtype(const std::string& name) {
+  const auto dtype = parse_dtype(name);
+  if (!dtype || !is_floating(*dtype)) {
+    throw UsageError("export", fmt::format("got dtype \"{}\", expected fp32, bf16 or fp16", name));
+  }
+  return *dtype;
+}
+
+class Exporter {
+ public:
+  Exporter(FileSystem& files, const ModelInfo& model, const std::string& out,
+           const ExportOptions& options)
+      : files_(files), model_(model), out_(out), options_(options) {}
+
+  ExportReport run(const std::vector<Source>& sources) {
+    check_target();
+    const DType dtype = options_.dtype ? require_dtype(std::string(dtype_name(*options_.dtype)))
+                                       : require_dtype(model_.dtype.empty() ? "f32" : model_.dtype);
+    report_.dtype = dtype_name(dtype);
+    AtomicFolder aside(files_, out_);
+    write_tensors(aside.path(), sources, dtype);
+    write_config(aside.path(), dtype);
+    copy_files(aside.path());
+    aside.commit();
+    return std::move(report_);
+  }
+
+ private:
+  void check_target() const {
+    const PathKind kind = files_.kind(out_);
+    if (kind == PathKind::file || (kind == PathKind::folder && !files_.list(out_).empty())) {
+      throw UsageError("export", fmt::format("got {}, which exists and is not an empty folder; try "
+                                             "another --out",
+                                             out_));
+    }
+    if (!model_.hf_config.is_object()) {
+      throw InputError("export",
+                       "the checkpoint does not describe its model, so there is no "
+                       "config.json to write");
+    }
+  }
+
+  DType dtype_of(const std::string& name, DType otherwise) const {
+    const auto found = model_.tensor_dtypes.find(name);
+    if (options_.dtype || found == model_.tensor_dtypes.end()) return otherwise;
+    return require_dtype(found->second);
+  }
+
+  void write_tensors(const std::string& folder, const std::vector<Source>& sources, DType dtype) {
+    std::vector<TensorInfo> infos;
+    std::map<std::string_view, const Source*> by_name;
+    for (const Source& source : sources) {
+      infos.push_back({source.name, dtype_of(source.name, dtype), source.shape});
+      by_name[source.name] = &source;
+    }
+    HfWriter writer(files_, folder, infos, options_.shard_bytes);
+    std::vector<char> converted;
+    for (const std::string& name : writer.order()) {
+      const Source& source = *by_name.at(name);
+      const DType to = dtype_of(name, dtype);
+      const int64_t count = num_elements(source.shape);
+      converted.resize(static_cast<size_t>(count * dtype_size(to)));
+      const void* data = source.read();
+      convert_elements(data, source.dtype, converted.data(), to, count);
+      const int64_t bad = find_nonfinite(converted.data(), to, count);
+      if (bad >= 0) {
+        throw InputError("export", fmt::format("tensor \"{}\" holds {} at element {}, expected "
+                                               "values that {} can hold; try --dtype fp32",
+                                               name, load_element(data, source.dtype, bad), bad,
+                                               dtype_name(to)));
+      }
+      writer.write(name, converted.data());
+      ++report_.tensors;
+      report_.bytes += static_cast<int64_t>(converted.size());
+    }
+    writer.finish();
+  }
+
+  void write_config(const std::string& folder, DType dtype) const {
+    Json config = model_.hf_config;
+    config.set("torch_dtype", torch_name(dtype));
+    if (config.contains("dtype")) config.set("dtype", torch_name(dtype));
+    files_.write_text(join_path(folder, "config.json"), config.dump(2) + "\n");
+  }
+
+  void copy_files(const std::string& folder) {
+    if (model_.source.empty() || !files_.is_folder(model_.source)) return;
+    for (const char* name : kCopiedFiles) {
+      const std::string from = join_path(model_.source, name);
+      if (!files_.is_file(from)) continue;
+      files_.copy_file(from, join_path(folder, name));
+      report_.copied.emplace_back(name);
+    }
+  }
+
+  FileSystem& files_;
+  const ModelInfo& model_;
+  std::string out_;
+  const ExportOptions& options_;
+  ExportReport report_;
+};
+
+}  // namespace
+
+ExportReport export_checkpoint(FileSystem& files, const std::string& checkpoint,
+                               const std::string& out, const ExportOptions& options) {
+  const Manifest manifest = read_manifest(files, checkpoint);
+  CheckpointContent content(files, checkpoint, manifest);
+  std::vector<char> buffer;
+  std::vector<Source> sources;
+  for (const LogicalTensor& tensor : manifest.tensors) {
+    if (is_slot_name(tensor.name)) continue;
+    sources.push_back({tensor.name, tensor.dtype, tensor.shape, [&content, &buffer, &tensor] {
+                         buffer.resize(static_cast<size_t>(num_elements(tensor.shape) *
+                                                           dtype_size(tensor.dtype)));
+                         content.read_tensor(tensor, buffer.data());
+                         return buffer.data();
+                       }});
+  }
+  return Exporter(files, manifest.model, out, options).run(sources);
+}
+
+ExportReport export_states(FileSystem& files, StateStore& states, const ModelInfo& model,
+                           const std::string& out, const ExportOptions& options) {
+  LiveBytes live(states);
+  Assembler assembler(live);
+  const std::vector<LogicalGroup> groups = group_states(states.states());
+  std::vector<Source> sources;
+  for (const LogicalGroup& group : groups) {
+    if (group.slot) continue;
+    sources.push_back({group.name, group.dtype, group.shape,
+                       [&assembler, &group] { return assembler.assemble(group); }});
+  }
+  return Exporter(files, model, out, options).run(sources);
+}
+
+}  // namespace weft

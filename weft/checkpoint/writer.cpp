@@ -1,0 +1,142 @@
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <exception>
+#include <thread>
+#include <utility>
+
+#include "weft/base/check.h"
+#include "weft/base/error.h"
+#include "weft/base/log.h"
+#include "weft/checkpoint/checkpoint.h"
+#include "weft/checkpoint/logical.h"
+#include "weft/checkpoint/write.h"
+#include "weft/io/atomic_folder.h"
+
+namespace weft {
+namespace {
+
+/// Refuses at once what cannot fit; the writes themselves are checked as well.
+void require_space(FileSystem& files, const std::string& root,
+                   const std::vector<LogicalGroup>& groups) {
+  int64_t needed = 0;
+  for (const LogicalGroup& group : groups) needed += group.bytes();
+  const int64_t free = files.free_bytes(root);
+  if (free > 0 && needed > free) {
+    throw ResourceError(root, fmt::format("cannot save a checkpoint: needed {} bytes, free {} "
+                                          "bytes; try freeing space, another folder or keeping "
+                                          "fewer checkpoints",
+                                          needed, free));
+  }
+}
+
+/// Removes complete checkpoints beyond the newest `keep`; the one just written always stays and
+/// counts. A checkpoint leaves its name in one step, so a kill in the middle leaves no torso.
+void remove_old(FileSystem& files, const std::string& root, int64_t keep,
+                const std::string& written) {
+  if (keep <= 0) return;
+  std::vector<CheckpointEntry> entries = list_checkpoints(files, root);
+  std::reverse(entries.begin(), entries.end());
+  int64_t kept = 1;
+  for (const CheckpointEntry& entry : entries) {
+    if (!entry.complete || file_name(entry.path) == written || kept++ < keep) continue;
+    AtomicFolder grave(files, entry.path);
+    files.remove_all(grave.path());
+    files.rename(entry.path, grave.path());
+  }
+}
+
+void write_and_commit(FileSystem& files, const std::string& root, const std::string& name,
+                      const std::vector<LogicalGroup>& groups, StateBytes& source,
+                      const CheckpointMeta& meta, bool finite) {
+  files.make_folders(root);
+  require_space(files, root, groups);
+  AtomicFolder aside(files, join_path(root, name));
+  write_checkpoint(files, aside.path(), groups, source, meta, finite);
+  aside.commit();
+}
+
+}  // namespace
+
+std::string checkpoint_name(int64_t step) { return fmt::format("step-{:08}", step); }
+
+struct CheckpointWriter::Impl {
+  Impl(FileSystem& file_system, std::string folder, WriterOptions writer_options)
+      : files(file_system), root(std::move(folder)), options(writer_options) {}
+
+  void save_now(const std::string& name, const std::vector<LogicalGroup>& groups,
+                StateBytes& source, const CheckpointMeta& meta) {
+    write_and_commit(files, root, name, groups, source, meta, true);
+    try {
+      remove_old(files, root, options.keep, name);
+    } catch (const Error& error) {
+      log_warning("checkpoint {} is saved, but an old one could not be removed: {}", name,
+                  error.what());
+    }
+  }
+
+  void join() {
+    if (thread.joinable()) thread.join();
+  }
+  void rethrow() {
+    join();
+    if (failure) std::rethrow_exception(std::exchange(failure, nullptr));
+  }
+
+  FileSystem& files;
+  std::string root;
+  WriterOptions options;
+  Snapshot snapshot;
+  std::thread thread;
+  std::exception_ptr failure;  // written by the thread, read after join
+};
+
+CheckpointWriter::CheckpointWriter(FileSystem& files, std::string root, WriterOptions options)
+    : impl_(std::make_unique<Impl>(files, std::move(root), options)) {
+  for (const std::string& name : remove_leftovers(files, impl_->root)) {
+    log_info("{}: removed the unfinished {} of a process that is gone", impl_->root, name);
+  }
+}
+
+CheckpointWriter::~CheckpointWriter() {
+  impl_->join();
+  if (!impl_->failure) return;
+  try {
+    std::rethrow_exception(impl_->failure);
+  } catch (const std::exception& error) {
+    log_error("the last checkpoint was not saved: {}", error.what());
+  }
+}
+
+std::string CheckpointWriter::save(StateStore& states, const CheckpointMeta& meta) {
+  impl_->rethrow();
+  const std::string name = checkpoint_name(meta.train.step);
+  std::vector<LogicalGroup> groups = group_states(states.states());
+  if (!impl_->options.async) {
+    LiveBytes live(states);
+    impl_->save_now(name, groups, live, meta);
+  } else {
+    impl_->snapshot.take(states);
+    impl_->thread = std::thread([impl = impl_.get(), name, groups = std::move(groups), meta] {
+      try {
+        impl->save_now(name, groups, impl->snapshot, meta);
+      } catch (...) {
+        impl->failure = std::current_exception();
+      }
+    });
+  }
+  return join_path(impl_->root, name);
+}
+
+std::string CheckpointWriter::save_diagnostic(StateStore& states, const CheckpointMeta& meta) {
+  impl_->join();
+  const std::string name = "diagnostic-" + checkpoint_name(meta.train.step);
+  LiveBytes live(states);
+  write_and_commit(impl_->files, impl_->root, name, group_states(states.states()), live, meta,
+                   false);
+  return join_path(impl_->root, name);
+}
+
+void CheckpointWriter::wait() { impl_->rethrow(); }
+
+}  // namespace weft
