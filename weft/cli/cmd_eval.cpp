@@ -1,6 +1,7 @@
 // weft eval: token-weighted loss over the whole validation set.
 #include <fmt/core.h>
 
+#include "weft/base/error.h"
 #include "weft/base/log.h"
 #include "weft/checkpoint/checkpoint.h"
 #include "weft/cli/verb.h"
@@ -38,26 +39,28 @@ int EvalVerb::run() {
   std::string source = checkpoint_;
   if (source.empty() && is_run_folder(config_)) source = config_;
   if (source.empty() && config.model.hf.empty()) {
-    throw UsageError("eval", "got a configuration without weights, expected a run folder, model.hf "
-                             "or --checkpoint; try `weft eval RUN`");
+    throw UsageError("eval",
+                     "got a configuration without weights, expected a run folder, model.hf "
+                     "or --checkpoint; try `weft eval RUN`");
   }
   CompileOptions options;
   options.train = false;
   options.eval = true;
-  Job job = open_job(std::move(config), options);
+  const std::unique_ptr<Job> owner = open_job(std::move(config), options);
+  Job& job = *owner;
   FileSystem files(posix_driver());
   init_weights(job, files, source);
   const auto dataset =
       open_valid_dataset(job.config.data, data_base_folder(job.config), *job.tokenizer);
   if (dataset == nullptr) {
-    throw UsageError("eval", "got no validation data; try data.valid = [\"file\"] or "
-                             "data.valid_fraction = 0.1");
+    throw UsageError("eval",
+                     "got no validation data; try data.valid = [\"file\"] or "
+                     "data.valid_fraction = 0.1");
   }
   const EvalResult result = evaluate(*job.session, *dataset);
   if (json_) {
-    print_json(Json::object({{"loss", result.loss},
-                             {"perplexity", result.perplexity},
-                             {"tokens", result.tokens}}));
+    print_json(Json::object(
+        {{"loss", result.loss}, {"perplexity", result.perplexity}, {"tokens", result.tokens}}));
   } else {
     print_text(fmt::format("loss {:.6f}  perplexity {:.4f}  tokens {}\n", result.loss,
                            result.perplexity, result.tokens));

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "weft/base/error.h"
 #include "weft/base/log.h"
 #include "weft/checkpoint/checkpoint.h"
 #include "weft/cli/verb.h"
@@ -47,8 +48,7 @@ void GenerateVerb::check() const {
     throw UsageError("generate",
                      fmt::format("got --max-new-tokens {} --temperature {} --top-k {}, expected at "
                                  "least 1, 0 and 0",
-                                 generate_.max_new_tokens, generate_.temperature,
-                                 generate_.top_k));
+                                 generate_.max_new_tokens, generate_.temperature, generate_.top_k));
   }
   if (!fs::is_directory(source_)) {
     throw InputError(source_, "got no such folder, expected a run or a Hugging Face folder");
@@ -84,7 +84,8 @@ int GenerateVerb::run() {
   options.logits_seq_len =
       std::max<int64_t>(1, std::min((wanted + 15) / 16 * 16, spec.max_positions));
   config.data.seq_len = options.logits_seq_len;
-  Job job = open_job(std::move(config), options);
+  const std::unique_ptr<Job> owner = open_job(std::move(config), options);
+  Job& job = *owner;
   FileSystem files(posix_driver());
   init_weights(job, files, source_);
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "weft/base/error.h"
 #include "weft/base/log.h"
 #include "weft/cli/verb.h"
 #include "weft/train/job.h"

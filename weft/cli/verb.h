@@ -27,6 +27,7 @@
 #include <variant>
 #include <vector>
 
+#include "weft/base/error.h"
 #include "weft/base/json.h"
 
 namespace weft {

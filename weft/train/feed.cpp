@@ -5,8 +5,8 @@
 namespace weft {
 namespace {
 
-const PlanBuffer& operand(const Session& session, std::string_view program,
-                          std::string_view name, bool input) {
+const PlanBuffer& operand(const Session& session, std::string_view program, std::string_view name,
+                          bool input) {
   const PlanProgram& p = session.plan().program(program);
   const auto& table = input ? p.inputs : p.outputs;
   const auto at = table.find(std::string(name));
@@ -16,8 +16,8 @@ const PlanBuffer& operand(const Session& session, std::string_view program,
 
 }  // namespace
 
-void feed_rows(Session& session, std::string_view program, const GlobalBatch& global,
-               int64_t first, int64_t batch, const std::string& suffix) {
+void feed_rows(Session& session, std::string_view program, const GlobalBatch& global, int64_t first,
+               int64_t batch, const std::string& suffix) {
   WEFT_CHECK(first + batch <= global.sequences, "feed", "rows {} to {} of {}", first, first + batch,
              global.sequences);
   const auto ids = [&](const char* name, const std::vector<int32_t>& values) {

@@ -12,8 +12,8 @@ namespace weft {
 
 /// Rows [first, first + batch) of `global` become tokens, labels, positions (and segments, samples
 /// where the program has them); `suffix` is ".<micro>" in program "train", "" in "eval".
-void feed_rows(Session& session, std::string_view program, const GlobalBatch& global,
-               int64_t first, int64_t batch, const std::string& suffix);
+void feed_rows(Session& session, std::string_view program, const GlobalBatch& global, int64_t first,
+               int64_t batch, const std::string& suffix);
 
 /// Writes a floating input of any size in the input's own dtype.
 void feed_scalars(Session& session, std::string_view program, std::string_view input,

@@ -76,6 +76,25 @@ std::string exported_dtype(const Config& config) {
   return dtype == DType::bf16 ? "bf16" : dtype == DType::f16 ? "f16" : "f32";
 }
 
+/// Background saves copy the state to host memory first: those bytes belong to the plan. Without
+/// room for them under memory.host, saves stream from the device instead.
+void charge_snapshot(Job& job) {
+  const CheckpointConfig& config = job.config.checkpoint;
+  const bool saves = config.final_save || config.every_steps > 0 || config.every_minutes > 0;
+  if (!saves || !config.async) return;
+  TierUse& host = job.plan.tiers[static_cast<size_t>(Tier::host)];
+  const int64_t bytes = snapshot_bytes(job.plan);
+  if (job.config.memory.host && host.peak_bytes + bytes > *job.config.memory.host) {
+    job.plan.advice.push_back(fmt::format(
+        "checkpoints are written in the foreground: a snapshot of {} bytes exceeds memory.host",
+        bytes));
+    return;
+  }
+  host.peak_bytes += bytes;
+  host.by_class[static_cast<size_t>(MemoryClass::workspace)] += bytes;
+  job.async_checkpoints = true;
+}
+
 bool holds_weights(const std::string& folder) {
   return fs::exists(folder + "/model.safetensors") ||
          fs::exists(folder + "/model.safetensors.index.json");
@@ -108,11 +127,13 @@ Job plan_job(Config config, const CompileOptions& options) {
   job.backend = make_backend(job.config.device.backend,
                              {.threads = static_cast<int>(job.config.device.threads)});
   job.plan = compile(job.config, job.spec, *job.backend, options);
+  if (options.train) charge_snapshot(job);
   return job;
 }
 
-Job open_job(Config config, const CompileOptions& options) {
-  Job job = plan_job(std::move(config), options);
+std::unique_ptr<Job> open_job(Config config, const CompileOptions& options) {
+  auto owner = std::make_unique<Job>(plan_job(std::move(config), options));
+  Job& job = *owner;
   if (!job.tokenizer) job.tokenizer = load_tokenizer(tokenizer_path(job.config));
   if (job.tokenizer->vocab_size() > job.spec.vocab_size) {
     throw UsageError("data.tokenizer",
@@ -123,7 +144,7 @@ Job open_job(Config config, const CompileOptions& options) {
   require_fits(job.plan);
   require_memory(job.plan);
   job.session = std::make_unique<Session>(job.plan, *job.backend);
-  return job;
+  return owner;
 }
 
 CompileOptions training_programs(const Config& config) {
@@ -164,8 +185,9 @@ bool is_run_folder(const std::string& path) {
 Config load_run_config(const std::string& config_or_run,
                        const std::vector<std::string>& overrides) {
   if (fs::is_directory(config_or_run) && !is_run_folder(config_or_run)) {
-    throw InputError(config_or_run, "got a folder without config.toml, expected a run folder or a "
-                                    "configuration file");
+    throw InputError(config_or_run,
+                     "got a folder without config.toml, expected a run folder or a "
+                     "configuration file");
   }
   return load_config(is_run_folder(config_or_run) ? config_or_run + "/config.toml" : config_or_run,
                      overrides);

@@ -23,6 +23,7 @@ struct Job {
   std::unique_ptr<Backend> backend;
   Plan plan;
   std::unique_ptr<Session> session;
+  bool async_checkpoints = false;  // snapshots are charged to the host tier of the plan
 };
 
 /// Worker threads of each rank: device.threads, or all cores this process may use.
@@ -35,20 +36,20 @@ std::string tokenizer_path(const Config& config);
 /// an error only when vocab_size depends on it.
 Job plan_job(Config config, const CompileOptions& options);
 
-/// plan_job, then refuses a plan that does not fit (exit 4, with the numbers) and makes the session.
-Job open_job(Config config, const CompileOptions& options);
+/// plan_job, then refuses a plan that does not fit (exit 4, with the numbers) and makes the
+/// session.
+std::unique_ptr<Job> open_job(Config config, const CompileOptions& options);
 
 /// Programs that `train` compiles: the step, and the evaluation when there is validation data.
 CompileOptions training_programs(const Config& config);
 
-/// Fills the weights: from `source` (a checkpoint, run or Hugging Face folder) when given, else from
-/// model.hf when it holds safetensors, else drawn from the seed. Moments start at zero. Returns what
-/// checkpoints and exports keep about the model.
+/// Fills the weights: from `source` (a checkpoint, run or Hugging Face folder) when given, else
+/// from model.hf when it holds safetensors, else drawn from the seed. Moments start at zero.
+/// Returns what checkpoints and exports keep about the model.
 ModelInfo init_weights(Job& job, FileSystem& files, const std::string& source);
 
 /// Configuration of a run folder (its config.toml) or of a file.
-Config load_run_config(const std::string& config_or_run,
-                       const std::vector<std::string>& overrides);
+Config load_run_config(const std::string& config_or_run, const std::vector<std::string>& overrides);
 bool is_run_folder(const std::string& path);
 
 }  // namespace weft

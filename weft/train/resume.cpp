@@ -12,11 +12,20 @@ namespace {
 
 /// Keys (or tables, with a final dot) that give the saved states or the data position their
 /// meaning.
-constexpr std::array<std::string_view, 14> kFixed = {
-    "seed",           "model.",          "data.train",          "data.weights",
-    "data.tokenizer", "data.seq_len",    "data.shuffle",        "data.valid_fraction",
-    "data.allow_special", "data.reset_", "data.mask_boundary",  "train.global_batch",
-    "optimizer.name", "precision.compute"};
+constexpr std::array<std::string_view, 14> kFixed = {"seed",
+                                                     "model.",
+                                                     "data.train",
+                                                     "data.weights",
+                                                     "data.tokenizer",
+                                                     "data.seq_len",
+                                                     "data.shuffle",
+                                                     "data.valid_fraction",
+                                                     "data.allow_special",
+                                                     "data.reset_",
+                                                     "data.mask_boundary",
+                                                     "train.global_batch",
+                                                     "optimizer.name",
+                                                     "precision.compute"};
 
 bool is_fixed(const std::string& key) {
   return std::any_of(kFixed.begin(), kFixed.end(), [&](std::string_view fixed) {
@@ -26,7 +35,8 @@ bool is_fixed(const std::string& key) {
 
 void compare(const std::string& path, const Json* before, const Json* after,
              std::vector<ConfigChange>& changes) {
-  const bool tables = before != nullptr && after != nullptr && before->is_object() && after->is_object();
+  const bool tables =
+      before != nullptr && after != nullptr && before->is_object() && after->is_object();
   if (!tables) {
     const std::string old_text = before == nullptr ? "(unset)" : before->dump();
     const std::string new_text = after == nullptr ? "(unset)" : after->dump();
@@ -61,10 +71,10 @@ void check_resume_config(const Json& before, const Config& config) {
     }
   }
   if (!refused.empty()) {
-    throw UsageError("resume",
-                     fmt::format("got changed keys that a checkpoint fixes: {}; try the old values, "
-                                 "or a new run with --weights-from",
-                                 refused));
+    throw UsageError(
+        "resume", fmt::format("got changed keys that a checkpoint fixes: {}; try the old values, "
+                              "or a new run with --weights-from",
+                              refused));
   }
 }
 
