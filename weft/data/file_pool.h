@@ -4,10 +4,12 @@
 
 #include <cstdint>
 #include <list>
-#include <memory>
 #include <mutex>
 #include <string>
 #include <unordered_map>
+#include <utility>
+
+#include "weft/io/file.h"
 
 namespace weft {
 
@@ -35,10 +37,9 @@ class FilePool {
   int num_open() const;
 
  private:
-  struct Descriptor;
-  using Entry = std::pair<std::string, std::shared_ptr<Descriptor>>;
+  using Entry = std::pair<std::string, File>;
 
-  std::shared_ptr<Descriptor> open(const std::string& path);
+  File& open(const std::string& path);
 
   int max_open_;
   mutable std::mutex mutex_;

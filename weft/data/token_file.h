@@ -5,13 +5,13 @@
 #pragma once
 
 #include <cstdint>
-#include <cstdio>
 #include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "weft/data/file_pool.h"
+#include "weft/io/file.h"
 
 namespace weft {
 
@@ -77,7 +77,7 @@ class TokenFileWriter {
   int64_t num_tokens() const { return tokens_; }
 
  private:
-  void write(std::FILE* file, const void* data, size_t bytes, const std::string& path);
+  void flush();
 
   std::string prefix_;
   int64_t vocab_size_;
@@ -85,7 +85,9 @@ class TokenFileWriter {
   bool finished_ = false;
   int64_t tokens_ = 0;
   std::vector<int32_t> lengths_;
-  std::FILE* bin_ = nullptr;
+  std::unique_ptr<File> bin_;
+  int64_t written_ = 0;
+  std::vector<unsigned char> buffer_;
 };
 
 }  // namespace weft
