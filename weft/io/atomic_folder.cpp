@@ -18,7 +18,7 @@ constexpr std::string_view kMark = ".tmp-";
 
 AtomicFolder::AtomicFolder(FileSystem& files, std::string final_path)
     : files_(files),
-      final_path_(std::move(final_path)),
+      final_path_(join_path(parent_path(final_path), file_name(final_path))),
       path_(final_path_ + std::string(kMark) + std::to_string(::getpid())) {
   files_.make_folders(parent_path(final_path_));
   files_.remove_all(path_);

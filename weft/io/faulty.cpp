@@ -116,10 +116,7 @@ int64_t FaultyDriver::write(int64_t handle, const void* data, int64_t bytes, int
   return inner_.write(handle, data, bytes, offset);
 }
 
-int64_t FaultyDriver::sync(int64_t handle) {
-  const int64_t error = check(FileOp::sync, path_of(handle), nullptr);
-  return error < 0 ? error : inner_.sync(handle);
-}
+int64_t FaultyDriver::sync(int64_t handle) { return check(FileOp::sync, path_of(handle), nullptr); }
 
 int64_t FaultyDriver::size(int64_t handle) { return inner_.size(handle); }
 
@@ -144,8 +141,7 @@ int64_t FaultyDriver::make_folder(const std::string& path) {
 }
 
 int64_t FaultyDriver::sync_folder(const std::string& path) {
-  const int64_t error = check(FileOp::sync_folder, path, nullptr);
-  return error < 0 ? error : inner_.sync_folder(path);
+  return check(FileOp::sync_folder, path, nullptr);
 }
 
 int64_t FaultyDriver::list(const std::string& path, std::vector<std::string>& names) {

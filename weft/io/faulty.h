@@ -33,7 +33,7 @@ struct Fault {
   int64_t short_bytes = 0;  // error 0: do at most that many bytes (read and write)
 };
 
-/// Thread-safe.
+/// Thread-safe. Syncs are noted and may fail, but are not passed on: no test loses power.
 class FaultyDriver : public FileDriver {
  public:
   explicit FaultyDriver(FileDriver& inner) : inner_(inner) {}
