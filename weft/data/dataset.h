@@ -88,7 +88,7 @@ struct DataSets {
 /// sample; UsageError for weights that cannot be.
 DataSets open_datasets(const DataConfig& config, const std::string& base_folder,
                        const Tokenizer& tokenizer);
-/// Folder that relative data paths of `config` are resolved against.
+/// Base folder for the data paths of a loaded Config: "", since load_config has resolved them.
 std::string data_base_folder(const Config& config);
 /// Only the validation part, for `eval` (the train files are read only with valid_fraction).
 std::shared_ptr<const Dataset> open_valid_dataset(const DataConfig& config,

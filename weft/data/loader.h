@@ -65,7 +65,7 @@ class Loader {
   int64_t epoch_samples_ = 0;
   int64_t dropped_ = 0;
   std::unique_ptr<Blend> blend_;  // weighted data only; used by the background task alone
-  std::future<GlobalBatch> ahead_;
+  std::shared_future<GlobalBatch> ahead_;
 };
 
 /// Number of evaluation batches of `batch` sequences: every sample once.
