@@ -1,0 +1,12 @@
+# Finds oneDNN by header and library: the CMake package of some distributions asks for OpenCL
+# development files that a CPU build does not need. Makes the target OneDNN::OneDNN.
+find_path(OneDNN_INCLUDE_DIR NAMES oneapi/dnnl/dnnl.hpp dnnl.hpp)
+find_library(OneDNN_LIBRARY NAMES dnnl)
+include(FindPackageHandleStandardArgs)
+find_package_handle_standard_args(OneDNN REQUIRED_VARS OneDNN_LIBRARY OneDNN_INCLUDE_DIR)
+if(OneDNN_FOUND AND NOT TARGET OneDNN::OneDNN)
+  add_library(OneDNN::OneDNN UNKNOWN IMPORTED)
+  set_target_properties(OneDNN::OneDNN PROPERTIES
+    IMPORTED_LOCATION ${OneDNN_LIBRARY}
+    INTERFACE_INCLUDE_DIRECTORIES ${OneDNN_INCLUDE_DIR})
+endif()

@@ -1,0 +1,202 @@
+// Blocking and threads of the packed matmul (after Goto and van de Geijn, "Anatomy of
+// high-performance matrix multiplication", and BLIS).
+//
+// For every slab of columns and, when k is huge, of k: the team packs B once; then each worker owns
+// a rectangle of C, packs its rows of A block by block and runs through k innermost, so that a bf16
+// result needs f32 partial sums of one block only. C rectangles are disjoint and the order of the
+// sums is fixed, so results do not depend on the team size.
+#include "weft/backend/cpu/gemm_packed.h"
+
+#include <algorithm>
+#include <array>
+
+#include "weft/backend/cpu/gemm.h"
+#include "weft/backend/cpu/parallel.h"
+#include "weft/base/check.h"
+
+namespace weft::cpu {
+namespace {
+
+constexpr int64_t kDepth = 256;           // k values per block: a B panel stays in L1
+constexpr int64_t kRowBlock = 192;        // rows of A per block: stays in L2
+constexpr int64_t kRowBlockSums = 96;     // the same when f32 partial sums share L2
+constexpr int64_t kSlabFloats = 2 << 20;  // packed B: stays in L3
+constexpr int64_t kSlabDepth = 4096;      // k values of packed B at a time
+
+int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+class PackedGemm final : public Gemm {
+ public:
+  PackedGemm(const GemmSpec& spec, int threads)
+      : spec_(spec), isa_(gemm_isa()), threads_(std::max(threads, 1)) {
+    const auto known = [](DType t) { return t == DType::f32 || t == DType::bf16; };
+    WEFT_CHECK(known(spec.a) && known(spec.b) && known(spec.c) && spec.m > 0 && spec.n > 0 &&
+                   spec.k >= 0,
+               "gemm", "unsupported matmul {} x {} x {}", spec.m, spec.n, spec.k);
+    bf16_ = spec.c == DType::bf16;
+    num_slabs_k_ = std::max<int64_t>(1, ceil_div(spec.k, kSlabDepth));
+    slab_depth_ = round_up(ceil_div(std::max<int64_t>(spec.k, 1), num_slabs_k_), 8);
+    depth_ = slab_depth_ <= kDepth + kDepth / 2
+                 ? slab_depth_
+                 : round_up(ceil_div(slab_depth_, ceil_div(slab_depth_, kDepth)), 8);
+    // Equal slabs of columns.
+    const int64_t widest = std::max(isa_.tile_cols, kSlabFloats / slab_depth_);
+    const int64_t num_slabs = ceil_div(spec.n, widest);
+    slab_cols_ = round_up(ceil_div(spec.n, num_slabs), isa_.tile_cols);
+    block_sums_ = bf16_ && num_slabs_k_ == 1 && slab_depth_ > depth_;
+    full_sums_ = bf16_ && num_slabs_k_ > 1;
+    row_block_ = round_up(block_sums_ ? kRowBlockSums : kRowBlock, isa_.tile_rows);
+    choose_grid();
+    const int64_t line = 16;  // floats per cache line
+    a_floats_ = round_up(std::min(row_block_, rows_per_worker_) * depth_, line);
+    sums_floats_ = block_sums_ ? round_up(std::min(row_block_, rows_per_worker_) *
+                                              cols_per_worker_, line)
+                               : 0;
+    b_floats_ = round_up(slab_cols_ * slab_depth_, line);
+    full_floats_ = full_sums_ ? round_up(spec.m * slab_cols_, line) : 0;
+  }
+
+  int64_t workspace_bytes() const override {
+    const int64_t workers = grid_rows_ * grid_cols_;
+    return 4 * (b_floats_ + full_floats_ + workers * (a_floats_ + sums_floats_));
+  }
+
+  void run(const void* a, const void* b, void* c, const float* bias, const void* addend,
+           void* workspace) const override {
+    float* packed_b = static_cast<float*>(workspace);
+    float* full = packed_b + b_floats_;
+    float* workers = full + full_floats_;
+    const auto b_size = static_cast<int64_t>(dtype_size(spec_.b));
+    const int64_t b_lane = spec_.trans_b ? spec_.ldb : 1;
+    const int64_t b_k = spec_.trans_b ? 1 : spec_.ldb;
+    for (int64_t col = 0; col < spec_.n; col += slab_cols_) {
+      const int64_t cols = std::min(slab_cols_, spec_.n - col);
+      const int64_t panels = ceil_div(cols, isa_.tile_cols);
+      for (int64_t k = 0; k == 0 || k < spec_.k; k += slab_depth_) {
+        const int64_t depth = std::min(slab_depth_, spec_.k - k);
+        parallel_tasks(panels * depth > 4096 ? threads_ : 1, panels, [&](int64_t panel) {
+          const int64_t lane = panel * isa_.tile_cols;
+          isa_.pack_b(static_cast<const char*>(b) + ((col + lane) * b_lane + k * b_k) * b_size,
+                      spec_.b == DType::bf16, b_lane, b_k,
+                      std::min(isa_.tile_cols, cols - lane), depth, packed_b + lane * depth);
+        });
+        const Slab slab{.a = a, .b = packed_b, .c = c, .bias = bias, .addend = addend,
+                        .full = full, .col = col, .cols = cols, .k = k, .depth = depth};
+        parallel_tasks(threads_, grid_rows_ * grid_cols_, [&](int64_t worker) {
+          run_worker(slab, worker, workers + worker * (a_floats_ + sums_floats_));
+        });
+      }
+    }
+  }
+
+ private:
+  struct Slab {
+    const void* a;
+    const float* b;
+    void* c;
+    const float* bias;
+    const void* addend;
+    float* full;
+    int64_t col, cols, k, depth;
+  };
+
+  /// Splits the workers into a grid over rows and columns of a slab with the least largest piece;
+  /// ties go to more rows, because columns make every worker pack the same rows of A.
+  void choose_grid() {
+    const int64_t row_tiles = ceil_div(spec_.m, isa_.tile_rows);
+    const int64_t col_tiles = ceil_div(slab_cols_, isa_.tile_cols);
+    const double work = static_cast<double>(spec_.m) * static_cast<double>(spec_.n) *
+                        static_cast<double>(spec_.k);
+    const int64_t useful = std::clamp<int64_t>(static_cast<int64_t>(work / 1e5), 1, threads_);
+    int64_t least = INT64_MAX;
+    for (int64_t cols = 1; cols <= useful; ++cols) {
+      const int64_t rows = useful / cols;
+      const int64_t piece = ceil_div(row_tiles, rows) * (ceil_div(col_tiles, cols) + 1);
+      if (piece < least) {
+        least = piece;
+        grid_rows_ = std::min(rows, row_tiles);
+        grid_cols_ = std::min(cols, col_tiles);
+      }
+    }
+    rows_per_worker_ = ceil_div(row_tiles, grid_rows_) * isa_.tile_rows;
+    cols_per_worker_ = ceil_div(col_tiles, grid_cols_) * isa_.tile_cols;
+  }
+
+  void run_worker(const Slab& slab, int64_t worker, float* scratch) const {
+    const int64_t row_begin = worker / grid_cols_ * rows_per_worker_;
+    const int64_t row_end = std::min(spec_.m, row_begin + rows_per_worker_);
+    const int64_t col_begin = worker % grid_cols_ * cols_per_worker_;
+    const int64_t cols = std::min(slab.cols - col_begin, cols_per_worker_);
+    if (cols <= 0) return;
+    float* packed_a = scratch;
+    float* block_sums = scratch + a_floats_;
+    const auto a_size = static_cast<int64_t>(dtype_size(spec_.a));
+    const auto c_size = static_cast<int64_t>(dtype_size(spec_.c));
+    const int64_t a_lane = spec_.trans_a ? 1 : spec_.lda;
+    const int64_t a_k = spec_.trans_a ? spec_.lda : 1;
+    for (int64_t row = row_begin; row < row_end; row += row_block_) {
+      const int64_t rows = std::min(row_block_, row_end - row);
+      const int64_t at = row * spec_.ldc + slab.col + col_begin;
+      char* c = static_cast<char*>(slab.c) + at * c_size;
+      const char* addend =
+          slab.addend == nullptr ? nullptr : static_cast<const char*>(slab.addend) + at * c_size;
+      for (int64_t k = 0; k == 0 || k < slab.depth; k += depth_) {
+        const int64_t depth = std::min(depth_, slab.depth - k);
+        isa_.pack_a(static_cast<const char*>(slab.a) +
+                        (row * a_lane + (slab.k + k) * a_k) * a_size,
+                    spec_.a == DType::bf16, a_lane, a_k, rows, depth, packed_a);
+        GemmStore store;
+        store.first = slab.k + k == 0;
+        store.last = slab.k + k + depth >= spec_.k;
+        store.c = c;
+        store.ldc = spec_.ldc;
+        store.bf16 = bf16_;
+        if (!bf16_) {  // C itself holds the partial sums
+          store.sums = reinterpret_cast<float*>(c);
+          store.sums_stride = spec_.ldc;
+        } else if (full_sums_) {
+          store.sums = slab.full + row * slab_cols_ + col_begin;
+          store.sums_stride = slab_cols_;
+        } else if (block_sums_) {
+          store.sums = block_sums;
+          store.sums_stride = cols_per_worker_;
+        }
+        // f32 adds the addend first, so that C may be the addend; bf16 needs it last.
+        if (bf16_ ? store.last : store.first) store.addend = addend;
+        if (store.last && slab.bias != nullptr) store.bias = slab.bias + slab.col + col_begin;
+        isa_.block(rows, cols, depth, packed_a,
+                   slab.b + col_begin * slab.depth + k * isa_.tile_cols, slab.depth, store);
+      }
+    }
+  }
+
+  GemmSpec spec_;
+  const GemmIsa& isa_;
+  int64_t threads_;
+  bool bf16_ = false;
+  bool block_sums_ = false;
+  bool full_sums_ = false;
+  int64_t num_slabs_k_ = 1, slab_depth_ = 0, slab_cols_ = 0, depth_ = 0, row_block_ = 0;
+  int64_t grid_rows_ = 1, grid_cols_ = 1, rows_per_worker_ = 0, cols_per_worker_ = 0;
+  int64_t a_floats_ = 0, b_floats_ = 0, sums_floats_ = 0, full_floats_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<Gemm> make_packed_gemm(const GemmSpec& spec, int threads) {
+  return std::make_unique<PackedGemm>(spec, threads);
+}
+
+std::unique_ptr<Gemm> make_gemm(const GemmSpec& spec, int threads, GemmKind kind) {
+  const bool dot_products =
+      kind == GemmKind::automatic && spec.a == DType::bf16 && spec.b == DType::bf16 &&
+      has_bf16_dot_products();
+  if (kind == GemmKind::onednn || dot_products) {
+    auto gemm = make_onednn_gemm(spec, threads);
+    WEFT_CHECK(gemm != nullptr || dot_products, "gemm", "oneDNN has no such matmul here");
+    if (gemm != nullptr) return gemm;
+  }
+  return make_packed_gemm(spec, threads);
+}
+
+}  // namespace weft::cpu

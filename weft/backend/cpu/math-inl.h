@@ -1,0 +1,80 @@
+// Vector erf, sigmoid and the activation functions with their slopes.
+#include "weft/backend/cpu/simd-inl.h"
+
+#if defined(WEFT_BACKEND_CPU_MATH_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef WEFT_BACKEND_CPU_MATH_INL_H_
+#undef WEFT_BACKEND_CPU_MATH_INL_H_
+#else
+#define WEFT_BACKEND_CPU_MATH_INL_H_
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace weft::cpu {
+namespace HWY_NAMESPACE {
+
+/// erf(x) to about 1 ulp: a polynomial near 0, 1 - exp(polynomial) beyond.
+HWY_INLINE VF erf_fast(VF x) {
+  const VF t = hn::Min(hn::Abs(x), set(10.0f));
+  const VF s = hn::Mul(t, t);
+  VF far = hn::MulAdd(set(-1.72853470e-5f), t, set(3.83197126e-4f));
+  const VF u = hn::MulAdd(set(-3.88396438e-3f), t, set(2.42546219e-2f));
+  far = hn::MulAdd(far, s, u);
+  far = hn::MulAdd(far, t, set(-1.06777877e-1f));
+  far = hn::MulAdd(far, t, set(-6.34846687e-1f));
+  far = hn::MulAdd(far, t, set(-1.28717512e-1f));
+  far = hn::Sub(hn::Mul(far, t), t);
+  far = hn::CopySign(hn::Sub(set(1.0f), exp_fast(far)), x);
+  VF near = set(-5.96761703e-4f);
+  near = hn::MulAdd(near, s, set(4.99119423e-3f));
+  near = hn::MulAdd(near, s, set(-2.67681349e-2f));
+  near = hn::MulAdd(near, s, set(1.12819925e-1f));
+  near = hn::MulAdd(near, s, set(-3.76125336e-1f));
+  near = hn::MulAdd(near, s, set(1.28379166e-1f));
+  near = hn::MulAdd(near, x, x);
+  return hn::IfThenElse(hn::Gt(t, set(0.927734375f)), far, near);
+}
+
+HWY_INLINE VF sigmoid(VF x) {
+  return hn::Div(set(1.0f), hn::Add(set(1.0f), exp_fast(hn::Neg(x))));
+}
+
+struct Gelu {
+  static HWY_INLINE VF value(VF x) {
+    const VF half = hn::Mul(set(0.5f), x);
+    return hn::MulAdd(half, erf_fast(hn::Mul(x, set(0.70710678f))), half);
+  }
+  static HWY_INLINE VF slope(VF x) {
+    const VF cdf = hn::MulAdd(set(0.5f), erf_fast(hn::Mul(x, set(0.70710678f))), set(0.5f));
+    const VF pdf = hn::Mul(set(0.39894228f), exp_fast(hn::Mul(hn::Mul(x, x), set(-0.5f))));
+    return hn::MulAdd(x, pdf, cdf);
+  }
+};
+
+/// 0.5 x (1 + tanh(u)) = x sigmoid(2 u), u = sqrt(2 / pi) (x + 0.044715 x^3).
+struct GeluTanh {
+  static HWY_INLINE VF twice_u(VF x) {
+    const VF inner = hn::MulAdd(hn::Mul(x, x), set(0.044715f), set(1.0f));
+    return hn::Mul(hn::Mul(set(1.5957691216f), x), inner);
+  }
+  static HWY_INLINE VF value(VF x) { return hn::Mul(x, sigmoid(twice_u(x))); }
+  static HWY_INLINE VF slope(VF x) {
+    const VF s = sigmoid(twice_u(x));
+    const VF du = hn::Mul(set(1.5957691216f),
+                          hn::MulAdd(hn::Mul(x, x), set(3 * 0.044715f), set(1.0f)));
+    return hn::MulAdd(hn::Mul(x, du), hn::Mul(s, hn::Sub(set(1.0f), s)), s);
+  }
+};
+
+struct Silu {
+  static HWY_INLINE VF value(VF x) { return hn::Mul(x, sigmoid(x)); }
+  static HWY_INLINE VF slope(VF x) {
+    const VF s = sigmoid(x);
+    return hn::Mul(s, hn::MulAdd(x, hn::Sub(set(1.0f), s), set(1.0f)));
+  }
+};
+
+}  // namespace HWY_NAMESPACE
+}  // namespace weft::cpu
+HWY_AFTER_NAMESPACE();
+
+#endif  // include guard per target
