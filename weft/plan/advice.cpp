@@ -8,10 +8,6 @@
 namespace weft {
 namespace {
 
-std::string megabytes(int64_t bytes) {
-  return fmt::format("{:.1f} MB", static_cast<double>(bytes) / 1e6);
-}
-
 int64_t class_bytes(const TierUse& use, MemoryClass c) {
   return use.by_class[static_cast<size_t>(c)];
 }
@@ -36,8 +32,8 @@ void advise_device(const PlanOptions& options, const TierUse& use, Plan& plan) {
   const int64_t fixed = use.peak_bytes - batch_bytes(use);
   plan.advice.push_back(
       fmt::format("device memory: the plan needs {} ({} bytes), the budget is {}: {} missing",
-                  megabytes(use.peak_bytes), use.peak_bytes, megabytes(use.budget),
-                  megabytes(use.peak_bytes - use.budget)));
+                  human_bytes(use.peak_bytes), use.peak_bytes, human_bytes(use.budget),
+                  human_bytes(use.peak_bytes - use.budget)));
   const auto scale_knob = [&](const char* key, int64_t now) {
     if (now <= 1) return;
     const int64_t value = fitting_value(use, now);
@@ -46,22 +42,23 @@ void advise_device(const PlanOptions& options, const TierUse& use, Plan& plan) {
           fixed + static_cast<int64_t>(static_cast<double>(batch_bytes(use)) *
                                        static_cast<double>(value) / static_cast<double>(now));
       plan.advice.push_back(
-          fmt::format("{} = {} (now {}) needs about {}", key, value, now, megabytes(after)));
+          fmt::format("{} = {} (now {}) needs about {}", key, value, now, human_bytes(after)));
     } else {
       plan.advice.push_back(fmt::format("{} = 1 (now {}) frees about {}, not enough alone", key,
-                                        now, megabytes(batch_bytes(use) - batch_bytes(use) / now)));
+                                        now,
+                                        human_bytes(batch_bytes(use) - batch_bytes(use) / now)));
     }
   };
   scale_knob("train.micro_batch", options.micro_batch);
   scale_knob("data.seq_len", options.seq_len);
   if (options.compute == "fp32") {
     plan.advice.push_back(fmt::format("precision.compute = \"bf16\" frees about {} of activations",
-                                      megabytes(class_bytes(use, MemoryClass::activations) / 2)));
+                                      human_bytes(class_bytes(use, MemoryClass::activations) / 2)));
   }
   if (fixed > use.budget) {
     plan.advice.push_back(fmt::format(
         "weights, gradients and optimizer states alone take {}: a smaller model is needed",
-        megabytes(fixed)));
+        human_bytes(fixed)));
   }
   plan.advice.push_back(fmt::format("memory.device = {} or more holds this plan", use.peak_bytes));
 }

@@ -109,6 +109,10 @@ class BufferAssigner {
       PlanBuffer& entry = buffers_[at(buffer)];
       const int32_t last = std::min(last_use_[at(value)], num_steps() - 1);
       entry.last_step = std::max({entry.last_step, last, entry.first_step});
+      // A sum that becomes a gradient is counted as one from its first addend on.
+      if (graph_.value(value).memory_class == MemoryClass::gradients) {
+        entry.memory_class = MemoryClass::gradients;
+      }
     }
   }
 

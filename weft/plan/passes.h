@@ -69,6 +69,8 @@ void fill_tiers(const PlanOptions& options, int64_t peak_bytes, Plan& plan);
 
 // plan_text.cpp
 
+/// "1.23 GB" (powers of ten).
+std::string human_bytes(int64_t bytes);
 /// The memory table alone: one line per class of each tier in use.
 std::string memory_table(const Plan& plan);
 

@@ -10,15 +10,6 @@ namespace {
 
 constexpr size_t kTopBuffers = 15;
 
-std::string human_bytes(int64_t bytes) {
-  const auto value = static_cast<double>(bytes);
-  if (value >= 1e12) return fmt::format("{:.2f} TB", value / 1e12);
-  if (value >= 1e9) return fmt::format("{:.2f} GB", value / 1e9);
-  if (value >= 1e6) return fmt::format("{:.1f} MB", value / 1e6);
-  if (value >= 1e3) return fmt::format("{:.1f} kB", value / 1e3);
-  return fmt::format("{} B", bytes);
-}
-
 std::string human_flops(double flops) {
   if (flops >= 1e12) return fmt::format("{:.2f} TFLOP", flops / 1e12);
   if (flops >= 1e9) return fmt::format("{:.2f} GFLOP", flops / 1e9);
@@ -29,7 +20,7 @@ std::string human_flops(double flops) {
 std::string grouped(int64_t value) {
   std::string digits = std::to_string(value);
   for (auto i = static_cast<int64_t>(digits.size()) - 3; i > 0; i -= 3) {
-    digits.insert(static_cast<size_t>(i), ",");
+    digits.insert(static_cast<size_t>(i), 1, ',');
   }
   return digits;
 }
@@ -149,6 +140,15 @@ std::string program_table(const Plan& plan) {
 }
 
 }  // namespace
+
+std::string human_bytes(int64_t bytes) {
+  const auto value = static_cast<double>(bytes);
+  if (value >= 1e12) return fmt::format("{:.2f} TB", value / 1e12);
+  if (value >= 1e9) return fmt::format("{:.2f} GB", value / 1e9);
+  if (value >= 1e6) return fmt::format("{:.1f} MB", value / 1e6);
+  if (value >= 1e3) return fmt::format("{:.1f} kB", value / 1e3);
+  return fmt::format("{} B", bytes);
+}
 
 PeakMoment peak_moment(const Plan& plan) {
   PeakMoment moment;
