@@ -1,10 +1,9 @@
 // attention and its gradient: one task per sequence and key/value head (so no two workers add to
 // the same dk, dv), split further by query blocks in the forward pass when there are few.
-#include "weft/backend/cpu/attention_isa.h"
-
 #include <algorithm>
 #include <numeric>
 
+#include "weft/backend/cpu/attention_isa.h"
 #include "weft/backend/cpu/cpu_kernel.h"
 #include "weft/backend/cpu/parallel.h"
 

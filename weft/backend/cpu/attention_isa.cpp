@@ -3,18 +3,20 @@
 // tile can see are computed; the softmax is kept online in f32.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "weft/backend/cpu/attention_isa.cpp"
+#include "weft/backend/cpu/attention_isa.h"
+
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
 
 #include "hwy/foreach_target.h"
-#include "weft/backend/cpu/attention_isa.h"
 #include "weft/backend/cpu/tile-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace weft::cpu {
 namespace HWY_NAMESPACE {
+namespace {
 
 constexpr int64_t kKeys = 96;  // per block; a multiple of kTileCols
 constexpr int64_t kQueries = (96 + kTileRows - 1) / kTileRows * kTileRows;
@@ -41,9 +43,8 @@ void copy_rows(const T* from, int64_t stride, int64_t rows, int64_t width, float
   for (int64_t i = 0; i < rows; ++i) {
     const T* row = from + i * stride;
     float* put_row = to + i * width;
-    for_vectors(width, [&](auto get, auto put) HWY_ATTR {
-      put(hn::Mul(get(row), factor), put_row);
-    });
+    for_vectors(width,
+                [&](auto get, auto put) HWY_ATTR { put(hn::Mul(get(row), factor), put_row); });
   }
   std::memset(to + rows * width, 0,
               static_cast<size_t>((up(rows, kTileRows) - rows) * width) * sizeof(float));
@@ -57,9 +58,8 @@ void store_rows(const float* from, int64_t from_stride, int64_t rows, int64_t wi
   for (int64_t i = 0; i < rows; ++i) {
     const float* row = from + i * from_stride;
     T* put_row = to + i * stride;
-    for_vectors(width, [&](auto get, auto put) HWY_ATTR {
-      put(hn::Mul(get(row), factor), put_row);
-    });
+    for_vectors(width,
+                [&](auto get, auto put) HWY_ATTR { put(hn::Mul(get(row), factor), put_row); });
   }
 }
 
@@ -208,15 +208,19 @@ void forward(const AttentionShape& s, const AttentionArgs& args, int64_t group, 
   const T* v = static_cast<const T*>(args.v) + group * D;
   pack_panels<kTileCols>(k, kv_stride, 1, s.positions, D, k_panels);
   for (int64_t key = 0; key < s.positions; key += kKeys) {
-    pack_panels<kTileCols>(v + key * kv_stride, 1, kv_stride, D,
-                           std::min(kKeys, s.positions - key), v_panels + key * width);
+    pack_panels<kTileCols>(v + key * kv_stride, 1, kv_stride, D, std::min(kKeys, s.positions - key),
+                           v_panels + key * width);
   }
   const int64_t heads = s.num_heads / s.num_kv_heads;
   const int64_t blocks = (s.positions + kQueries - 1) / kQueries;
   for (int64_t head = group * heads; head < (group + 1) * heads; ++head) {
     for (int64_t q_block = first; q_block < blocks; q_block += step) {
-      Block block{.query = q_block * kQueries, .queries = 0, .key = 0, .keys = 0,
-                  .window = s.window, .segments = args.segments};
+      Block block{.query = q_block * kQueries,
+                  .queries = 0,
+                  .key = 0,
+                  .keys = 0,
+                  .window = s.window,
+                  .segments = args.segments};
       block.queries = std::min(kQueries, s.positions - block.query);
       copy_rows(static_cast<const T*>(args.q) + block.query * q_stride + head * D, q_stride,
                 block.queries, D, s.scale, q_rows);
@@ -296,16 +300,20 @@ void backward(const AttentionShape& s, const AttentionArgs& args, int64_t group,
   pack_panels<kTileCols>(k, kv_stride, 1, s.positions, D, k_panels);
   pack_panels<kTileCols>(v, kv_stride, 1, s.positions, D, v_panels);
   for (int64_t key = 0; key < s.positions; key += kKeys) {
-    pack_panels<kTileCols>(k + key * kv_stride, 1, kv_stride, D,
-                           std::min(kKeys, s.positions - key), k_columns + key * width);
+    pack_panels<kTileCols>(k + key * kv_stride, 1, kv_stride, D, std::min(kKeys, s.positions - key),
+                           k_columns + key * width);
   }
   std::memset(dk_sums, 0, static_cast<size_t>(positions * width) * sizeof(float));
   std::memset(dv_sums, 0, static_cast<size_t>(positions * width) * sizeof(float));
   const int64_t heads = s.num_heads / s.num_kv_heads;
   for (int64_t head = group * heads; head < (group + 1) * heads; ++head) {
     for (int64_t query = 0; query < s.positions; query += kQueries) {
-      Block block{.query = query, .queries = std::min(kQueries, s.positions - query), .key = 0,
-                  .keys = 0, .window = s.window, .segments = args.segments};
+      Block block{.query = query,
+                  .queries = std::min(kQueries, s.positions - query),
+                  .key = 0,
+                  .keys = 0,
+                  .window = s.window,
+                  .segments = args.segments};
       const int64_t at = query * q_stride + head * D;
       copy_rows(static_cast<const T*>(args.q) + at, q_stride, block.queries, D, s.scale, q_rows);
       copy_rows(static_cast<const T*>(args.d_o) + at, q_stride, block.queries, D, 1.0f, do_rows);
@@ -355,10 +363,14 @@ void backward(const AttentionShape& s, const AttentionArgs& args, int64_t group,
 }
 
 AttentionIsa isa() {
-  return {kQueries, &forward_floats, &backward_floats, {&forward<float>, &forward<BF16>},
+  return {kQueries,
+          &forward_floats,
+          &backward_floats,
+          {&forward<float>, &forward<BF16>},
           {&backward<float>, &backward<BF16>}};
 }
 
+}  // namespace
 }  // namespace HWY_NAMESPACE
 }  // namespace weft::cpu
 HWY_AFTER_NAMESPACE();

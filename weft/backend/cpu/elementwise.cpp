@@ -62,8 +62,7 @@ class Binary2 final : public ElementKernel {
 class Activation final : public ElementKernel {
  public:
   Activation(const KernelSpec& spec, int threads)
-      : ElementKernel(spec, threads),
-        loop_(elementwise_isa().activation[kind_of(spec)][bf16_]) {}
+      : ElementKernel(spec, threads), loop_(elementwise_isa().activation[kind_of(spec)][bf16_]) {}
   void run(const KernelArgs& args) override {
     over_elements([&](int64_t byte, int64_t count) {
       loop_(count, at(args, 0, byte), at_out(args, 0, byte));
@@ -139,8 +138,7 @@ class Dropout final : public CpuKernel {
                    [&](int64_t begin, int64_t end) {
                      for (int64_t row = begin; row < end; ++row) {
                        const int64_t byte = row * width * size_;
-                       const char* residual =
-                           in(args, 3) == nullptr ? nullptr : at(args, 3, byte);
+                       const char* residual = in(args, 3) == nullptr ? nullptr : at(args, 3, byte);
                        loop_(width, at(args, 0, byte), residual, key,
                              static_cast<uint64_t>(samples[row / positions]),
                              static_cast<uint32_t>(row % positions), threshold, keep_scale,
@@ -170,8 +168,7 @@ KernelPtr make_activation(const KernelSpec& spec, int threads) {
   return std::make_unique<Activation>(spec, threads);
 }
 KernelPtr make_activation_grad(const KernelSpec& spec, int threads) {
-  return std::make_unique<Binary2>(spec, threads,
-                                   elementwise_isa().activation_grad[kind_of(spec)]);
+  return std::make_unique<Binary2>(spec, threads, elementwise_isa().activation_grad[kind_of(spec)]);
 }
 KernelPtr make_glu(const KernelSpec& spec, int threads) {
   return std::make_unique<Binary2>(spec, threads, elementwise_isa().glu[kind_of(spec)]);

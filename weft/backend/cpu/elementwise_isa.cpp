@@ -2,13 +2,15 @@
 // instruction set.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "weft/backend/cpu/elementwise_isa.cpp"
-#include "hwy/foreach_target.h"
 #include "weft/backend/cpu/elementwise_isa.h"
+
+#include "hwy/foreach_target.h"
 #include "weft/backend/cpu/math-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace weft::cpu {
 namespace HWY_NAMESPACE {
+namespace {
 
 template <class T>
 void add(int64_t count, const void* a, const void* b, void* y) {
@@ -37,9 +39,8 @@ void activation_grad(int64_t count, const void* x, const void* dy, void* dx) {
   const T* px = static_cast<const T*>(x);
   const T* pdy = static_cast<const T*>(dy);
   T* pdx = static_cast<T*>(dx);
-  for_vectors(count, [&](auto get, auto put) HWY_ATTR {
-    put(hn::Mul(Fn::slope(get(px)), get(pdy)), pdx);
-  });
+  for_vectors(
+      count, [&](auto get, auto put) HWY_ATTR { put(hn::Mul(Fn::slope(get(px)), get(pdy)), pdx); });
 }
 
 template <class Fn, class T>
@@ -47,9 +48,8 @@ void glu(int64_t count, const void* gate, const void* up, void* y) {
   const T* pg = static_cast<const T*>(gate);
   const T* pu = static_cast<const T*>(up);
   T* py = static_cast<T*>(y);
-  for_vectors(count, [&](auto get, auto put) HWY_ATTR {
-    put(hn::Mul(Fn::value(get(pg)), get(pu)), py);
-  });
+  for_vectors(count,
+              [&](auto get, auto put) HWY_ATTR { put(hn::Mul(Fn::value(get(pg)), get(pu)), py); });
 }
 
 template <class Fn, class T>
@@ -102,9 +102,8 @@ HWY_INLINE void dropout_words(uint64_t key, uint64_t sample, uint32_t position, 
 
 /// One position: y = mask * x * keep_scale (+ residual).
 template <class T>
-void dropout_row(int64_t width, const void* x, const void* residual, uint64_t key,
-                 uint64_t sample, uint32_t position, uint32_t threshold, float keep_scale,
-                 void* y) {
+void dropout_row(int64_t width, const void* x, const void* residual, uint64_t key, uint64_t sample,
+                 uint32_t position, uint32_t threshold, float keep_scale, void* y) {
   const T* px = static_cast<const T*>(x);
   const T* pr = static_cast<const T*>(residual);
   T* py = static_cast<T*>(y);
@@ -118,8 +117,8 @@ void dropout_row(int64_t width, const void* x, const void* residual, uint64_t ke
     const int64_t count = width - h < kChunk ? width - h : kChunk;
     const float* pm = mask;
     for_vectors(count, [&](auto get, auto put) HWY_ATTR {
-      const VF kept = hn::IfThenElseZero(hn::Gt(get(pm), hn::Zero(DF())),
-                                         hn::Mul(get(px + h), get(pm)));
+      const VF kept =
+          hn::IfThenElseZero(hn::Gt(get(pm), hn::Zero(DF())), hn::Mul(get(px + h), get(pm)));
       put(pr == nullptr ? kept : hn::Add(kept, get(pr + h)), py + h);
     });
   }
@@ -146,6 +145,7 @@ ElementwiseIsa isa() {
   };
 }
 
+}  // namespace
 }  // namespace HWY_NAMESPACE
 }  // namespace weft::cpu
 HWY_AFTER_NAMESPACE();

@@ -44,8 +44,8 @@ class Embedding final : public CpuKernel {
   int threads_;
 };
 
-// dtable[v] = acc[v] + sum of dy[t] over ids[t] == v, in the order of t. Each worker owns a slice of
-// the columns.
+// dtable[v] = acc[v] + sum of dy[t] over ids[t] == v, in the order of t. Each worker owns a slice
+// of the columns.
 class EmbeddingGrad final : public CpuKernel {
  public:
   EmbeddingGrad(const KernelSpec& spec, int threads)

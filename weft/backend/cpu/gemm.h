@@ -16,10 +16,10 @@ namespace weft::cpu {
 struct GemmSpec {
   int64_t m = 0, n = 0, k = 0;
   DType a = DType::f32, b = DType::f32, c = DType::f32;  // f32 or bf16
-  bool trans_a = false;  // A is stored [k, m]
-  bool trans_b = false;  // B is stored [n, k]
-  int64_t lda = 0, ldb = 0, ldc = 0;  // elements between stored rows
-  bool bias = false;    // f32 [n] is added to every row
+  bool trans_a = false;                                  // A is stored [k, m]
+  bool trans_b = false;                                  // B is stored [n, k]
+  int64_t lda = 0, ldb = 0, ldc = 0;                     // elements between stored rows
+  bool bias = false;                                     // f32 [n] is added to every row
   bool addend = false;  // [m, n], dtype and leading dim of C, is added before rounding
 };
 

@@ -8,6 +8,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace weft::cpu {
 namespace HWY_NAMESPACE {
+namespace {
 
 template <int64_t kWidth>
 void pack(const void* from, bool bf16, int64_t lane_stride, int64_t k_stride, int64_t lanes,
@@ -93,10 +94,9 @@ void block(int64_t rows, int64_t cols, int64_t depth, const float* a, const floa
   }
 }
 
-GemmIsa isa() {
-  return {kTileRows, kTileCols, &pack<kTileRows>, &pack<kTileCols>, &block};
-}
+GemmIsa isa() { return {kTileRows, kTileCols, &pack<kTileRows>, &pack<kTileCols>, &block}; }
 
+}  // namespace
 }  // namespace HWY_NAMESPACE
 }  // namespace weft::cpu
 HWY_AFTER_NAMESPACE();

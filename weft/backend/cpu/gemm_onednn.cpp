@@ -1,11 +1,11 @@
 // Matmuls by oneDNN, used where the CPU has bf16 dot-product instructions. The only source that
 // sees oneDNN. Scratch memory is the caller's (user scratchpad), so nothing is allocated at run
 // time, and no weights are reordered.
-#include <dnnl.hpp>
 #include <omp.h>
 
 #include <algorithm>
 #include <cstring>
+#include <dnnl.hpp>
 #include <optional>
 
 #include "weft/backend/cpu/gemm.h"
@@ -37,8 +37,7 @@ dnnl::memory::data_type data_type(DType dtype) {
 
 /// A stored [rows, cols] matrix, or its transpose.
 dnnl::memory::desc matrix(int64_t rows, int64_t cols, DType dtype, int64_t ld, bool trans) {
-  const dnnl::memory::dims strides =
-      trans ? dnnl::memory::dims{1, ld} : dnnl::memory::dims{ld, 1};
+  const dnnl::memory::dims strides = trans ? dnnl::memory::dims{1, ld} : dnnl::memory::dims{ld, 1};
   return {{rows, cols}, data_type(dtype), strides};
 }
 
@@ -63,17 +62,15 @@ class OneDnnGemm final : public Gemm {
                                ? dnnl::matmul::primitive_desc(engine(), a_, b_, bias_, c_, attr)
                                : dnnl::matmul::primitive_desc(engine(), a_, b_, c_, attr);
 #else
-    const auto what = spec.bias ? dnnl::matmul::desc(a_, b_, bias_, c_)
-                                : dnnl::matmul::desc(a_, b_, c_);
+    const auto what =
+        spec.bias ? dnnl::matmul::desc(a_, b_, bias_, c_) : dnnl::matmul::desc(a_, b_, c_);
     const dnnl::matmul::primitive_desc described(what, attr, engine());
 #endif
     scratchpad_ = described.scratchpad_desc();
     matmul_ = dnnl::matmul(described);
   }
 
-  int64_t workspace_bytes() const override {
-    return static_cast<int64_t>(scratchpad_.get_size());
-  }
+  int64_t workspace_bytes() const override { return static_cast<int64_t>(scratchpad_.get_size()); }
 
   void run(const void* a, const void* b, void* c, const float* bias, const void* addend,
            void* workspace) const override {
@@ -82,10 +79,11 @@ class OneDnnGemm final : public Gemm {
     const auto wrap = [](const dnnl::memory::desc& desc, const void* data) {
       return dnnl::memory(desc, engine(), const_cast<void*>(data));
     };
-    std::unordered_map<int, dnnl::memory> args = {{DNNL_ARG_SRC, wrap(a_, a)},
-                                                  {DNNL_ARG_WEIGHTS, wrap(b_, b)},
-                                                  {DNNL_ARG_DST, wrap(c_, c)},
-                                                  {DNNL_ARG_SCRATCHPAD, wrap(scratchpad_, workspace)}};
+    std::unordered_map<int, dnnl::memory> args = {
+        {DNNL_ARG_SRC, wrap(a_, a)},
+        {DNNL_ARG_WEIGHTS, wrap(b_, b)},
+        {DNNL_ARG_DST, wrap(c_, c)},
+        {DNNL_ARG_SCRATCHPAD, wrap(scratchpad_, workspace)}};
     if (spec_.bias) args.emplace(DNNL_ARG_BIAS, wrap(bias_, bias));
     dnnl::stream stream(engine());
     matmul_.execute(stream, args);

@@ -30,9 +30,9 @@ class PackedGemm final : public Gemm {
   PackedGemm(const GemmSpec& spec, int threads)
       : spec_(spec), isa_(gemm_isa()), threads_(std::max(threads, 1)) {
     const auto known = [](DType t) { return t == DType::f32 || t == DType::bf16; };
-    WEFT_CHECK(known(spec.a) && known(spec.b) && known(spec.c) && spec.m > 0 && spec.n > 0 &&
-                   spec.k >= 0,
-               "gemm", "unsupported matmul {} x {} x {}", spec.m, spec.n, spec.k);
+    WEFT_CHECK(
+        known(spec.a) && known(spec.b) && known(spec.c) && spec.m > 0 && spec.n > 0 && spec.k >= 0,
+        "gemm", "unsupported matmul {} x {} x {}", spec.m, spec.n, spec.k);
     bf16_ = spec.c == DType::bf16;
     num_slabs_k_ = std::max<int64_t>(1, ceil_div(spec.k, kSlabDepth));
     slab_depth_ = round_up(ceil_div(std::max<int64_t>(spec.k, 1), num_slabs_k_), 8);
@@ -49,9 +49,8 @@ class PackedGemm final : public Gemm {
     choose_grid();
     const int64_t line = 16;  // floats per cache line
     a_floats_ = round_up(std::min(row_block_, rows_per_worker_) * depth_, line);
-    sums_floats_ = block_sums_ ? round_up(std::min(row_block_, rows_per_worker_) *
-                                              cols_per_worker_, line)
-                               : 0;
+    sums_floats_ =
+        block_sums_ ? round_up(std::min(row_block_, rows_per_worker_) * cols_per_worker_, line) : 0;
     b_floats_ = round_up(slab_cols_ * slab_depth_, line);
     full_floats_ = full_sums_ ? round_up(spec.m * slab_cols_, line) : 0;
   }
@@ -77,11 +76,19 @@ class PackedGemm final : public Gemm {
         parallel_tasks(panels * depth > 4096 ? threads_ : 1, panels, [&](int64_t panel) {
           const int64_t lane = panel * isa_.tile_cols;
           isa_.pack_b(static_cast<const char*>(b) + ((col + lane) * b_lane + k * b_k) * b_size,
-                      spec_.b == DType::bf16, b_lane, b_k,
-                      std::min(isa_.tile_cols, cols - lane), depth, packed_b + lane * depth);
+                      spec_.b == DType::bf16, b_lane, b_k, std::min(isa_.tile_cols, cols - lane),
+                      depth, packed_b + lane * depth);
         });
-        const Slab slab{.a = a, .b = packed_b, .c = c, .bias = bias, .addend = addend,
-                        .full = full, .col = col, .cols = cols, .k = k, .depth = depth};
+        const Slab slab{.a = a,
+                        .b = packed_b,
+                        .c = c,
+                        .bias = bias,
+                        .addend = addend,
+                        .full = full,
+                        .col = col,
+                        .cols = cols,
+                        .k = k,
+                        .depth = depth};
         parallel_tasks(threads_, grid_rows_ * grid_cols_, [&](int64_t worker) {
           run_worker(slab, worker, workers + worker * (a_floats_ + sums_floats_));
         });
@@ -105,8 +112,8 @@ class PackedGemm final : public Gemm {
   void choose_grid() {
     const int64_t row_tiles = ceil_div(spec_.m, isa_.tile_rows);
     const int64_t col_tiles = ceil_div(slab_cols_, isa_.tile_cols);
-    const double work = static_cast<double>(spec_.m) * static_cast<double>(spec_.n) *
-                        static_cast<double>(spec_.k);
+    const double work =
+        static_cast<double>(spec_.m) * static_cast<double>(spec_.n) * static_cast<double>(spec_.k);
     const int64_t useful = std::clamp<int64_t>(static_cast<int64_t>(work / 1e5), 1, threads_);
     int64_t least = INT64_MAX;
     for (int64_t cols = 1; cols <= useful; ++cols) {
@@ -142,8 +149,7 @@ class PackedGemm final : public Gemm {
           slab.addend == nullptr ? nullptr : static_cast<const char*>(slab.addend) + at * c_size;
       for (int64_t k = 0; k == 0 || k < slab.depth; k += depth_) {
         const int64_t depth = std::min(depth_, slab.depth - k);
-        isa_.pack_a(static_cast<const char*>(slab.a) +
-                        (row * a_lane + (slab.k + k) * a_k) * a_size,
+        isa_.pack_a(static_cast<const char*>(slab.a) + (row * a_lane + (slab.k + k) * a_k) * a_size,
                     spec_.a == DType::bf16, a_lane, a_k, rows, depth, packed_a);
         GemmStore store;
         store.first = slab.k + k == 0;
@@ -188,9 +194,8 @@ std::unique_ptr<Gemm> make_packed_gemm(const GemmSpec& spec, int threads) {
 }
 
 std::unique_ptr<Gemm> make_gemm(const GemmSpec& spec, int threads, GemmKind kind) {
-  const bool dot_products =
-      kind == GemmKind::automatic && spec.a == DType::bf16 && spec.b == DType::bf16 &&
-      has_bf16_dot_products();
+  const bool dot_products = kind == GemmKind::automatic && spec.a == DType::bf16 &&
+                            spec.b == DType::bf16 && has_bf16_dot_products();
   if (kind == GemmKind::onednn || dot_products) {
     auto gemm = make_onednn_gemm(spec, threads);
     WEFT_CHECK(gemm != nullptr || dot_products, "gemm", "oneDNN has no such matmul here");

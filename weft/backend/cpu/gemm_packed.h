@@ -11,23 +11,23 @@ namespace weft::cpu {
 struct GemmStore {
   float* sums = nullptr;  // f32 partial sums of this block, or nullptr when one pass is enough
   int64_t sums_stride = 0;
-  bool first = false;     // no partial sums exist yet
-  bool last = false;      // write C with bias and addend
-  void* c = nullptr;      // all pointers below: element (0, 0) of the block
+  bool first = false;  // no partial sums exist yet
+  bool last = false;   // write C with bias and addend
+  void* c = nullptr;   // all pointers below: element (0, 0) of the block
   const void* addend = nullptr;
   const float* bias = nullptr;
   int64_t ldc = 0;
-  bool bf16 = false;      // C and addend are bf16
+  bool bf16 = false;  // C and addend are bf16
 };
 
 struct GemmIsa {
   int64_t tile_rows;
   int64_t tile_cols;
   /// Packs `lanes` rows (A) or columns (B) of `depth` values into panels of tile_rows / tile_cols.
-  void (*pack_a)(const void* from, bool bf16, int64_t lane_stride, int64_t k_stride,
-                 int64_t lanes, int64_t depth, float* to);
-  void (*pack_b)(const void* from, bool bf16, int64_t lane_stride, int64_t k_stride,
-                 int64_t lanes, int64_t depth, float* to);
+  void (*pack_a)(const void* from, bool bf16, int64_t lane_stride, int64_t k_stride, int64_t lanes,
+                 int64_t depth, float* to);
+  void (*pack_b)(const void* from, bool bf16, int64_t lane_stride, int64_t k_stride, int64_t lanes,
+                 int64_t depth, float* to);
   /// One block: `rows` x `cols` outputs from packed A panels and packed B panels that are
   /// `panel_depth` deep, of which values [b_offset, b_offset + depth) are used.
   void (*block)(int64_t rows, int64_t cols, int64_t depth, const float* a, const float* b,

@@ -48,7 +48,9 @@ struct Operand {
   std::vector<int64_t> integers;
 };
 
-inline Operand random_operand(DType dtype, Shape shape) { return {{dtype, std::move(shape)}, {}, {}}; }
+inline Operand random_operand(DType dtype, Shape shape) {
+  return {{dtype, std::move(shape)}, {}, {}};
+}
 inline Operand absent() { return {}; }
 inline Operand ints(DType dtype, Shape shape, std::vector<int64_t> values) {
   return {{dtype, std::move(shape)}, {}, std::move(values)};
@@ -149,8 +151,8 @@ inline void expect_like_ref(const KernelCase& test, double f32 = 2e-6) {
     }
     const double limit = f32 + (test.outputs[i].dtype == DType::bf16 ? 1.0 / 256 : 0.0);
     EXPECT_LE(std::sqrt(error), limit * std::sqrt(norm) + 1e-12) << "output " << i;
-    EXPECT_EQ(0, std::memcmp(got.output(i), team.output(i),
-                             static_cast<size_t>(test.outputs[i].bytes())))
+    EXPECT_EQ(
+        0, std::memcmp(got.output(i), team.output(i), static_cast<size_t>(test.outputs[i].bytes())))
         << "output " << i << " depends on the number of threads";
   }
 }

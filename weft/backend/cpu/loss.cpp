@@ -42,16 +42,16 @@ class CrossEntropy final : public CpuKernel {
     float* lse = out<float>(args, 1);
     auto* losses = static_cast<double*>(args.workspace);
     const int64_t row_bytes = classes_ * (bf16_ != 0 ? 2 : 4);
-    parallel_range(threads_, rows_, 1, std::max<int64_t>(1, 4096 / classes_),
-                   [&](int64_t begin, int64_t end) {
-                     for (int64_t t = begin; t < end; ++t) {
-                       double picked = 0;
-                       const double value = loss_isa().log_sum_exp[bf16_](
-                           classes_, logits + t * row_bytes, labels[t], &picked);
-                       lse[t] = static_cast<float>(value);
-                       losses[t] = labels[t] == kIgnored ? 0.0 : value - picked;
-                     }
-                   });
+    parallel_range(
+        threads_, rows_, 1, std::max<int64_t>(1, 4096 / classes_), [&](int64_t begin, int64_t end) {
+          for (int64_t t = begin; t < end; ++t) {
+            double picked = 0;
+            const double value =
+                loss_isa().log_sum_exp[bf16_](classes_, logits + t * row_bytes, labels[t], &picked);
+            lse[t] = static_cast<float>(value);
+            losses[t] = labels[t] == kIgnored ? 0.0 : value - picked;
+          }
+        });
     *out<float>(args, 0) = ordered_sum(losses, rows_);
   }
 
@@ -171,8 +171,9 @@ class LinearCrossEntropy final : public Projection {
     float* chunk_logits = logits(args);
     for (int64_t row = 0; row < rows_; row += chunk_) {
       const int64_t rows = std::min(chunk_, rows_ - row);
-      logits_.of(rows, chunk_).run(x_rows(args, row), in(args, 1), chunk_logits, nullptr, nullptr,
-                                   gemm_workspace(args));
+      logits_.of(rows, chunk_)
+          .run(x_rows(args, row), in(args, 1), chunk_logits, nullptr, nullptr,
+               gemm_workspace(args));
       parallel_tasks(threads_, rows, [&](int64_t r) {
         const int32_t label = labels[row + r];
         double picked = 0, value = 0;
@@ -201,8 +202,8 @@ class LinearCrossEntropyTrain final : public Projection {
     if (!has_input(spec, 4)) dw_first_ = make_gemm(dw_spec(chunk_, false), threads_);
   }
   int64_t workspace_bytes() const override {
-    int64_t gemm = std::max({logits_.workspace_bytes(), dx_.workspace_bytes(),
-                             dw_add_.workspace_bytes()});
+    int64_t gemm =
+        std::max({logits_.workspace_bytes(), dx_.workspace_bytes(), dw_add_.workspace_bytes()});
     if (dw_first_ != nullptr) gemm = std::max(gemm, dw_first_->workspace_bytes());
     return losses_bytes() + logits_bytes() + gemm;
   }

@@ -1,17 +1,19 @@
 // The row loops of the losses, compiled once per instruction set.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "weft/backend/cpu/loss_isa.cpp"
+#include "weft/backend/cpu/loss_isa.h"
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
 
 #include "hwy/foreach_target.h"
-#include "weft/backend/cpu/loss_isa.h"
 #include "weft/backend/cpu/simd-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace weft::cpu {
 namespace HWY_NAMESPACE {
+namespace {
 
 constexpr int64_t kChunk = 2048;  // values summed in f32 before they join the double sum
 
@@ -81,12 +83,10 @@ void softmax_grad(int64_t width, const void* logits, float lse, float scale, int
                   void* result) {
   const T* row = static_cast<const T*>(logits);
   T* to = static_cast<T*>(result);
-  const float at_label =
-      label < 0 ? 0.0f : scale * (std::exp(value_at(row, label) - lse) - 1.0f);
+  const float at_label = label < 0 ? 0.0f : scale * (std::exp(value_at(row, label) - lse) - 1.0f);
   const VF vlse = set(lse), vscale = set(scale);
-  for_vectors(width, [&](auto get, auto put) HWY_ATTR {
-    put(hn::Mul(vscale, exp_fast(hn::Sub(get(row), vlse))), to);
-  });
+  for_vectors(width, [&](auto get, auto put)
+                         HWY_ATTR { put(hn::Mul(vscale, exp_fast(hn::Sub(get(row), vlse))), to); });
   if (label >= 0) {
     if constexpr (sizeof(T) == 2) {
       to[label] = to_bf16(at_label);
@@ -120,6 +120,7 @@ LossIsa isa() {
           {&train<float>, &train<BF16>}};
 }
 
+}  // namespace
 }  // namespace HWY_NAMESPACE
 }  // namespace weft::cpu
 HWY_AFTER_NAMESPACE();

@@ -10,8 +10,8 @@ struct LossIsa {
   /// log sum exp of one row, and the logit of `label`.
   double (*log_sum_exp[2])(int64_t width, const void* logits, int64_t label, double* picked);
   /// out[c] = scale * (exp(logits[c] - lse) - (c == label)); may overwrite the logits.
-  void (*softmax_grad[2])(int64_t width, const void* logits, float lse, float scale,
-                          int64_t label, void* out);
+  void (*softmax_grad[2])(int64_t width, const void* logits, float lse, float scale, int64_t label,
+                          void* out);
   /// From f32 logits, in one go: returns lse - logits[label] and overwrites the row with the
   /// gradient as f32, or as bf16 in the first half of the row's memory (index 1).
   double (*train[2])(int64_t width, float* logits, float scale, int64_t label);

@@ -34,9 +34,7 @@ HWY_INLINE VF erf_fast(VF x) {
   return hn::IfThenElse(hn::Gt(t, set(0.927734375f)), far, near);
 }
 
-HWY_INLINE VF sigmoid(VF x) {
-  return hn::Div(set(1.0f), hn::Add(set(1.0f), exp_fast(hn::Neg(x))));
-}
+HWY_INLINE VF sigmoid(VF x) { return hn::Div(set(1.0f), hn::Add(set(1.0f), exp_fast(hn::Neg(x)))); }
 
 struct Gelu {
   static HWY_INLINE VF value(VF x) {
@@ -59,8 +57,8 @@ struct GeluTanh {
   static HWY_INLINE VF value(VF x) { return hn::Mul(x, sigmoid(twice_u(x))); }
   static HWY_INLINE VF slope(VF x) {
     const VF s = sigmoid(twice_u(x));
-    const VF du = hn::Mul(set(1.5957691216f),
-                          hn::MulAdd(hn::Mul(x, x), set(3 * 0.044715f), set(1.0f)));
+    const VF du =
+        hn::Mul(set(1.5957691216f), hn::MulAdd(hn::Mul(x, x), set(3 * 0.044715f), set(1.0f)));
     return hn::MulAdd(hn::Mul(x, du), hn::Mul(s, hn::Sub(set(1.0f), s)), s);
   }
 };

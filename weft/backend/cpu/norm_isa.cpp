@@ -2,15 +2,17 @@
 // instruction set.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "weft/backend/cpu/norm_isa.cpp"
+#include "weft/backend/cpu/norm_isa.h"
+
 #include <cmath>
 
 #include "hwy/foreach_target.h"
-#include "weft/backend/cpu/norm_isa.h"
 #include "weft/backend/cpu/simd-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace weft::cpu {
 namespace HWY_NAMESPACE {
+namespace {
 
 template <class T>
 void rmsnorm(const NormArgs& args) {
@@ -28,9 +30,8 @@ void rmsnorm(const NormArgs& args) {
     args.rstd[row] = rstd;
     const VF scale = set(rstd);
     const float* w = args.w;
-    for_vectors(width, [&](auto get, auto put) HWY_ATTR {
-      put(hn::Mul(hn::Mul(get(x), scale), get(w)), y);
-    });
+    for_vectors(width, [&](auto get, auto put)
+                           HWY_ATTR { put(hn::Mul(hn::Mul(get(x), scale), get(w)), y); });
   }
 }
 
@@ -159,6 +160,7 @@ NormIsa isa() {
           {&add_rows<float>, &add_rows<BF16>}};
 }
 
+}  // namespace
 }  // namespace HWY_NAMESPACE
 }  // namespace weft::cpu
 HWY_AFTER_NAMESPACE();

@@ -11,16 +11,16 @@ struct NormArgs {
   float eps = 0;
   const void* x = nullptr;
   const float* w = nullptr;
-  const float* b = nullptr;       // layernorm
+  const float* b = nullptr;  // layernorm
   void* y = nullptr;
-  float* mean = nullptr;          // layernorm
+  float* mean = nullptr;  // layernorm
   float* rstd = nullptr;
   // gradients
   const void* dy = nullptr;
-  const void* addend = nullptr;   // may be nullptr; added to dx
+  const void* addend = nullptr;  // may be nullptr; added to dx
   void* dx = nullptr;
-  float* dw = nullptr;            // [width] += sums over these rows
-  float* db = nullptr;            // layernorm
+  float* dw = nullptr;  // [width] += sums over these rows
+  float* db = nullptr;  // layernorm
 };
 
 /// Index: operands are bf16.

@@ -44,8 +44,8 @@ template <class F>
 void parallel_range(int threads, int64_t count, int64_t grain, int64_t least, const F& f) {
   if (count <= 0) return;
   const int64_t grains = (count + grain - 1) / grain;
-  const int64_t workers =
-      std::clamp<int64_t>(std::min<int64_t>(threads, count / std::max<int64_t>(least, 1)), 1, grains);
+  const int64_t workers = std::clamp<int64_t>(
+      std::min<int64_t>(threads, count / std::max<int64_t>(least, 1)), 1, grains);
   parallel_tasks(threads, workers, [&](int64_t worker) {
     const int64_t begin = grains * worker / workers * grain;
     const int64_t end = std::min(count, grains * (worker + 1) / workers * grain);

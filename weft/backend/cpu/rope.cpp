@@ -1,20 +1,19 @@
 // rope_table and rope. Angles are computed in double.
-#include "weft/backend/cpu/rope_isa.h"
-
 #include <cmath>
 #include <cstring>
 #include <numbers>
 
 #include "weft/backend/cpu/cpu_kernel.h"
 #include "weft/backend/cpu/parallel.h"
+#include "weft/backend/cpu/rope_isa.h"
 
 namespace weft::cpu {
 namespace {
 
 /// Angle per position of frequency pair `i` of head_dim / 2.
 double inverse_frequency(const Attrs& attrs, int64_t i, int64_t head_dim) {
-  const double frequency = std::pow(attrs.get_double("theta"), -2.0 * static_cast<double>(i) /
-                                                                   static_cast<double>(head_dim));
+  const double frequency = std::pow(attrs.get_double("theta"),
+                                    -2.0 * static_cast<double>(i) / static_cast<double>(head_dim));
   const std::string type = attrs.get_string("type", "default");
   if (type == "default") return frequency;
   const double factor = attrs.get_double("factor");
@@ -58,8 +57,7 @@ class RopeTable final : public CpuKernel {
                            continue;
                          }
                          for (int64_t i = 0; i < half; ++i) {
-                           const double angle =
-                               static_cast<double>(positions[t]) * frequencies_[i];
+                           const double angle = static_cast<double>(positions[t]) * frequencies_[i];
                            row[i] = static_cast<float>(std::cos(angle));
                            row[half + i] = static_cast<float>(std::sin(angle));
                          }
@@ -88,14 +86,13 @@ class Rope final : public CpuKernel {
     const char* x = in<char>(args, 0);
     const float* table = in<float>(args, 1);
     char* y = out<char>(args, 0);
-    parallel_range(threads_, tokens_, 1, std::max<int64_t>(1, 8192 / width_),
-                   [&](int64_t begin, int64_t end) {
-                     for (int64_t t = begin; t < end; ++t) {
-                       rope_isa().rotate[bf16_](width_ / head_dim_, head_dim_,
-                                                x + t * width_ * size, table + t * head_dim_,
-                                                inverse_, y + t * width_ * size);
-                     }
-                   });
+    parallel_range(
+        threads_, tokens_, 1, std::max<int64_t>(1, 8192 / width_), [&](int64_t begin, int64_t end) {
+          for (int64_t t = begin; t < end; ++t) {
+            rope_isa().rotate[bf16_](width_ / head_dim_, head_dim_, x + t * width_ * size,
+                                     table + t * head_dim_, inverse_, y + t * width_ * size);
+          }
+        });
   }
 
  private:

@@ -1,13 +1,15 @@
 // The loop of rope, compiled once per instruction set.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "weft/backend/cpu/rope_isa.cpp"
-#include "hwy/foreach_target.h"
 #include "weft/backend/cpu/rope_isa.h"
+
+#include "hwy/foreach_target.h"
 #include "weft/backend/cpu/simd-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace weft::cpu {
 namespace HWY_NAMESPACE {
+namespace {
 
 template <class T>
 void rotate(int64_t heads, int64_t head_dim, const void* x, const float* table, bool inverse,
@@ -28,6 +30,7 @@ void rotate(int64_t heads, int64_t head_dim, const void* x, const float* table, 
 
 RopeIsa isa() { return {{&rotate<float>, &rotate<BF16>}}; }
 
+}  // namespace
 }  // namespace HWY_NAMESPACE
 }  // namespace weft::cpu
 HWY_AFTER_NAMESPACE();

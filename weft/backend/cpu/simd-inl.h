@@ -1,5 +1,5 @@
-// Vector helpers shared by the kernels, compiled once per instruction set (see hwy/foreach_target.h):
-// float vectors loaded from and stored to f32 or bf16 memory, with tails.
+// Vector helpers shared by the kernels, compiled once per instruction set (see
+// hwy/foreach_target.h): float vectors loaded from and stored to f32 or bf16 memory, with tails.
 #include <cstdint>
 
 #include "hwy/highway.h"
@@ -75,8 +75,8 @@ HWY_INLINE float max_lanes(VF value) { return hn::GetLane(hn::MaxOfLanes(DF(), v
 HWY_INLINE VF exp_fast(VF x) {
   const hn::Rebind<int32_t, DF> di;
   const auto tiny = hn::Lt(x, set(-87.33654f));
-  const VF bounded = hn::IfThenZeroElse(tiny, hn::IfThenElse(hn::Gt(x, set(88.72283f)),
-                                                             set(88.72283f), x));
+  const VF bounded =
+      hn::IfThenZeroElse(tiny, hn::IfThenElse(hn::Gt(x, set(88.72283f)), set(88.72283f), x));
   const VF n = hn::Round(hn::Mul(bounded, set(1.44269504f)));
   // ln 2 in two pieces; the first has few bits, so n * ln2_high is exact.
   VF r = hn::NegMulAdd(n, set(0.693359375f), bounded);

@@ -42,11 +42,11 @@ HWY_INLINE void multiply_tile(int64_t depth, const float* HWY_RESTRICT a, int64_
 #define WEFT_ZERO(i) VF c##i##0 = hn::Zero(d), c##i##1 = hn::Zero(d);
   WEFT_TILE_ROWS(WEFT_ZERO)
 #undef WEFT_ZERO
-#define WEFT_MULTIPLY(i)                        \
-  {                                             \
-    const VF ai = hn::Set(d, a[(i) * rs]);      \
-    c##i##0 = hn::MulAdd(ai, b0, c##i##0);      \
-    c##i##1 = hn::MulAdd(ai, b1, c##i##1);      \
+#define WEFT_MULTIPLY(i)                   \
+  {                                        \
+    const VF ai = hn::Set(d, a[(i)*rs]);   \
+    c##i##0 = hn::MulAdd(ai, b0, c##i##0); \
+    c##i##1 = hn::MulAdd(ai, b1, c##i##1); \
   }
   for (int64_t k = 0; k < depth; ++k) {
     const VF b0 = hn::LoadU(d, b);
@@ -57,17 +57,16 @@ HWY_INLINE void multiply_tile(int64_t depth, const float* HWY_RESTRICT a, int64_
   }
 #undef WEFT_MULTIPLY
   if (prev != nullptr) {
-#define WEFT_STORE(i)                                                                   \
-  hn::StoreU(hn::Add(c##i##0, hn::LoadU(d, prev + (i) * prev_stride)), d,               \
-             out + (i) * out_stride);                                                   \
-  hn::StoreU(hn::Add(c##i##1, hn::LoadU(d, prev + (i) * prev_stride + kLanes)), d,      \
-             out + (i) * out_stride + kLanes);
+#define WEFT_STORE(i)                                                                          \
+  hn::StoreU(hn::Add(c##i##0, hn::LoadU(d, prev + (i)*prev_stride)), d, out + (i)*out_stride); \
+  hn::StoreU(hn::Add(c##i##1, hn::LoadU(d, prev + (i)*prev_stride + kLanes)), d,               \
+             out + (i)*out_stride + kLanes);
     WEFT_TILE_ROWS(WEFT_STORE)
 #undef WEFT_STORE
   } else {
-#define WEFT_STORE(i)                             \
-  hn::StoreU(c##i##0, d, out + (i) * out_stride); \
-  hn::StoreU(c##i##1, d, out + (i) * out_stride + kLanes);
+#define WEFT_STORE(i)                           \
+  hn::StoreU(c##i##0, d, out + (i)*out_stride); \
+  hn::StoreU(c##i##1, d, out + (i)*out_stride + kLanes);
     WEFT_TILE_ROWS(WEFT_STORE)
 #undef WEFT_STORE
   }
@@ -77,8 +76,8 @@ HWY_INLINE void multiply_tile(int64_t depth, const float* HWY_RESTRICT a, int64_
 /// [0, depth). Element (lane, k) is from[lane * lane_stride + k * k_stride]; one of the strides is
 /// 1. The last panel is filled up with zeros.
 template <int64_t kWidth, class T>
-void pack_panels(const T* from, int64_t lane_stride, int64_t k_stride, int64_t lanes,
-                 int64_t depth, float* to) {
+void pack_panels(const T* from, int64_t lane_stride, int64_t k_stride, int64_t lanes, int64_t depth,
+                 float* to) {
   for (int64_t lane = 0; lane < lanes; lane += kWidth, to += kWidth * depth) {
     const T* source = from + lane * lane_stride;
     const int64_t width = lanes - lane < kWidth ? lanes - lane : kWidth;

@@ -138,12 +138,11 @@ class AdamW final : public Update {
     whole.g = in<float>(args, 3);
     whole.new_w = out<float>(args, 0), whole.new_m = out<float>(args, 1);
     whole.new_v = out<float>(args, 2);
-    const auto scalars = adamw_scalars(in<float>(args, 4), *in<float>(args, 5), beta1_, beta2_,
-                                       eps_, weight_decay_);
-    over_pieces(whole, args, *in<int32_t>(args, 6) != 0,
-                [&](const UpdateArgs& piece, bool copy) {
-                  update_isa().adamw[copy ? 1 : 0](scalars, piece);
-                });
+    const auto scalars =
+        adamw_scalars(in<float>(args, 4), *in<float>(args, 5), beta1_, beta2_, eps_, weight_decay_);
+    over_pieces(whole, args, *in<int32_t>(args, 6) != 0, [&](const UpdateArgs& piece, bool copy) {
+      update_isa().adamw[copy ? 1 : 0](scalars, piece);
+    });
   }
 
  private:

@@ -2,13 +2,15 @@
 // loops over the shared scalar arithmetic, which the compiler turns into vectors.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "weft/backend/cpu/update_isa.cpp"
+#include "weft/backend/cpu/update_isa.h"
+
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
-#include "weft/backend/cpu/update_isa.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace weft::cpu {
 namespace HWY_NAMESPACE {
+namespace {
 
 template <bool kCopy>
 void adamw(const AdamwScalars<float>& scalars, const UpdateArgs& args) {
@@ -88,6 +90,7 @@ UpdateIsa isa() {
           {&sum_squares<float>, &sum_squares<BF16>}};
 }
 
+}  // namespace
 }  // namespace HWY_NAMESPACE
 }  // namespace weft::cpu
 HWY_AFTER_NAMESPACE();

@@ -1,5 +1,6 @@
 // Loops of the optimizer updates and of sums, as function pointers for the CPU this process runs
-// on. The arithmetic is that of update_math.h, element by element, so every CPU gives the same bits.
+// on. The arithmetic is that of update_math.h, element by element, so every CPU gives the same
+// bits.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +20,7 @@ struct UpdateArgs {
   float* new_w = nullptr;
   float* new_m = nullptr;
   float* new_v = nullptr;
-  void* copy = nullptr;      // f32 or bf16, see the index
+  void* copy = nullptr;  // f32 or bf16, see the index
 };
 
 struct UpdateIsa {
