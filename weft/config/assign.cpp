@@ -1,4 +1,4 @@
-// Node -> Config, each value checked against its row of the schema.
+// ConfigNode -> Config, each value checked against its row of the schema.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -32,13 +32,13 @@ constexpr std::string_view kRopeKeys[] = {"rope_type",
                                           "truncate"};
 
 /// The value as one would write it, short enough for a message, with its type.
-std::string shown(const Node& node) {
+std::string shown(const ConfigNode& node) {
   std::string text;
   switch (node.kind) {
-    case Node::Kind::boolean: text = node.boolean ? "true" : "false"; break;
-    case Node::Kind::integer: text = std::to_string(node.integer); break;
-    case Node::Kind::number: text = fmt::format("{}", node.number); break;
-    case Node::Kind::string:
+    case ConfigNode::Kind::boolean: text = node.boolean ? "true" : "false"; break;
+    case ConfigNode::Kind::integer: text = std::to_string(node.integer); break;
+    case ConfigNode::Kind::number: text = fmt::format("{}", node.number); break;
+    case ConfigNode::Kind::string:
       text =
           Json(node.string.size() <= 40 ? node.string : node.string.substr(0, 37) + "...").dump();
       break;
@@ -66,7 +66,7 @@ bool is_number_text(const std::string& text) {
 
 class Assigner {
  public:
-  Assigner(const KeySpec& spec, const Node& node, const std::string& folder, Config& config)
+  Assigner(const KeySpec& spec, const ConfigNode& node, const std::string& folder, Config& config)
       : spec_(spec), node_(node), folder_(folder), config_(config) {}
 
   void operator()(bool& (*get)(Config&)) const { get(config_) = boolean(); }
@@ -88,21 +88,21 @@ class Assigner {
   }
   void operator()(std::vector<std::string>& (*get)(Config&)) const {
     std::vector<std::string> values;
-    for (const Node& item : list()) values.push_back(string(item));
+    for (const ConfigNode& item : list()) values.push_back(string(item));
     get(config_) = std::move(values);
   }
   void operator()(std::vector<double>& (*get)(Config&)) const {
     std::vector<double> values;
-    for (const Node& item : list()) values.push_back(number(item));
+    for (const ConfigNode& item : list()) values.push_back(number(item));
     get(config_) = std::move(values);
   }
   void operator()(std::vector<int64_t>& (*get)(Config&)) const {
     std::vector<int64_t> values;
-    for (const Node& item : list()) values.push_back(integer(item));
+    for (const ConfigNode& item : list()) values.push_back(integer(item));
     get(config_) = std::move(values);
   }
   void operator()(std::optional<Json>& (*get)(Config&)) const {
-    if (node_.kind != Node::Kind::table) wrong_type(node_);
+    if (node_.kind != ConfigNode::Kind::table) wrong_type(node_);
     for (const auto& [name, value] : node_.members) {
       if (std::find(std::begin(kRopeKeys), std::end(kRopeKeys), name) == std::end(kRopeKeys)) {
         refuse_member(name, value, {std::begin(kRopeKeys), std::end(kRopeKeys)});
@@ -112,7 +112,7 @@ class Assigner {
   }
   void operator()(OffloadPolicy& (*get)(Config&)) const {
     OffloadPolicy policy;
-    if (node_.kind == Node::Kind::table) {
+    if (node_.kind == ConfigNode::Kind::table) {
       double sum = 0;
       for (const auto& [tier, value] : node_.members) {
         if (tier != "device" && tier != "host" && tier != "nvme") {
@@ -137,7 +137,7 @@ class Assigner {
     get(config_) = std::move(policy);
   }
   void operator()(std::vector<ShardStrategy>& (*get)(Config&)) const {
-    if (node_.kind != Node::Kind::table) wrong_type(node_);
+    if (node_.kind != ConfigNode::Kind::table) wrong_type(node_);
     for (const auto& [pattern, value] : node_.members) {
       ShardStrategy strategy = shard(pattern, value);
       auto& all = get(config_);
@@ -151,7 +151,7 @@ class Assigner {
     }
   }
   void operator()(std::vector<std::pair<std::string, std::string>>& (*get)(Config&)) const {
-    if (node_.kind != Node::Kind::table) wrong_type(node_);
+    if (node_.kind != ConfigNode::Kind::table) wrong_type(node_);
     for (const auto& [pattern, value] : node_.members) {
       const std::string tier = string(value);
       auto& all = get(config_);
@@ -175,14 +175,14 @@ class Assigner {
   }
 
  private:
-  [[noreturn]] static void refuse(const Node& node, const std::string& text) {
+  [[noreturn]] static void refuse(const ConfigNode& node, const std::string& text) {
     throw UsageError(node.place, text);
   }
 
-  [[noreturn]] void wrong_type(const Node& node) const {
+  [[noreturn]] void wrong_type(const ConfigNode& node) const {
     std::string text =
         fmt::format("got {} = {}, expected {}", spec_.key, shown(node), wanted(spec_));
-    if (node.kind == Node::Kind::string && is_number_text(node.string)) {
+    if (node.kind == ConfigNode::Kind::string && is_number_text(node.string)) {
       text += fmt::format("; try {} = {} without quotes", spec_.key, node.string);
     } else if (!spec_.choices.empty()) {
       text += fmt::format("; try one of {}", list_of(spec_.choices));
@@ -190,7 +190,7 @@ class Assigner {
     refuse(node, text);
   }
 
-  [[noreturn]] void refuse_member(const std::string& name, const Node& value,
+  [[noreturn]] void refuse_member(const std::string& name, const ConfigNode& value,
                                   const std::vector<std::string_view>& names) const {
     std::string text =
         fmt::format("got unknown key {}.{}, expected one of {}", spec_.key, name, list_of(names));
@@ -199,7 +199,7 @@ class Assigner {
     refuse(value, text);
   }
 
-  void check_range(const Node& node, double value) const {
+  void check_range(const ConfigNode& node, double value) const {
     if (!std::isfinite(value)) {
       refuse(node,
              fmt::format("got {} = {}, expected a finite {}", spec_.key, value, type_text(spec_)));
@@ -211,24 +211,24 @@ class Assigner {
   }
 
   bool is_auto() const {
-    return spec_.automatic && node_.kind == Node::Kind::string && node_.string == "auto";
+    return spec_.automatic && node_.kind == ConfigNode::Kind::string && node_.string == "auto";
   }
 
   bool boolean() const {
-    if (node_.kind != Node::Kind::boolean) wrong_type(node_);
+    if (node_.kind != ConfigNode::Kind::boolean) wrong_type(node_);
     return node_.boolean;
   }
 
-  int64_t integer(const Node& node) const {
+  int64_t integer(const ConfigNode& node) const {
     int64_t value = 0;
-    if (spec_.bytes && node.kind == Node::Kind::string) {
+    if (spec_.bytes && node.kind == ConfigNode::Kind::string) {
       value = parse_bytes(node.string, fmt::format("{}: {}", node.place, spec_.key));
-    } else if (node.kind == Node::Kind::number && std::isfinite(node.number) &&
+    } else if (node.kind == ConfigNode::Kind::number && std::isfinite(node.number) &&
                std::trunc(node.number) == node.number && std::abs(node.number) < 1e15) {
       refuse(node, fmt::format("got {} = {}, expected {}; try {} = {:.0f} without point or "
                                "exponent",
                                spec_.key, shown(node), wanted(spec_), spec_.key, node.number));
-    } else if (node.kind != Node::Kind::integer) {
+    } else if (node.kind != ConfigNode::Kind::integer) {
       wrong_type(node);
     } else {
       value = node.integer;
@@ -237,11 +237,11 @@ class Assigner {
     return value;
   }
 
-  double number(const Node& node) const {
+  double number(const ConfigNode& node) const {
     double value = 0;
-    if (node.kind == Node::Kind::integer) {
+    if (node.kind == ConfigNode::Kind::integer) {
       value = static_cast<double>(node.integer);
-    } else if (node.kind == Node::Kind::number) {
+    } else if (node.kind == ConfigNode::Kind::number) {
       value = node.number;
     } else {
       wrong_type(node);
@@ -250,8 +250,8 @@ class Assigner {
     return value;
   }
 
-  std::string string(const Node& node) const {
-    if (node.kind != Node::Kind::string) wrong_type(node);
+  std::string string(const ConfigNode& node) const {
+    if (node.kind != ConfigNode::Kind::string) wrong_type(node);
     const std::string& text = node.string;
     if (text.find('\0') != std::string::npos) {
       refuse(node, fmt::format("got {} with a zero byte, expected text", spec_.key));
@@ -276,35 +276,35 @@ class Assigner {
     return (std::filesystem::path(folder_) / text).lexically_normal().string();
   }
 
-  const std::vector<Node>& list() const {
-    if (node_.kind != Node::Kind::list) wrong_type(node_);
+  const std::vector<ConfigNode>& list() const {
+    if (node_.kind != ConfigNode::Kind::list) wrong_type(node_);
     return node_.items;
   }
 
-  Json json(const Node& node) const {
+  Json json(const ConfigNode& node) const {
     switch (node.kind) {
-      case Node::Kind::boolean: return node.boolean;
-      case Node::Kind::integer: return node.integer;
-      case Node::Kind::number: check_range(node, node.number); return node.number;
-      case Node::Kind::string: return node.string;
-      case Node::Kind::list: {
+      case ConfigNode::Kind::boolean: return node.boolean;
+      case ConfigNode::Kind::integer: return node.integer;
+      case ConfigNode::Kind::number: check_range(node, node.number); return node.number;
+      case ConfigNode::Kind::string: return node.string;
+      case ConfigNode::Kind::list: {
         Json array = Json::array();
-        for (const Node& item : node.items) array.push(json(item));
+        for (const ConfigNode& item : node.items) array.push(json(item));
         return array;
       }
-      case Node::Kind::table: {
+      case ConfigNode::Kind::table: {
         Json object = Json::object();
         for (const auto& [name, value] : node.members) object.set(name, json(value));
         return object;
       }
-      case Node::Kind::other: break;
+      case ConfigNode::Kind::other: break;
     }
     wrong_type(node);
   }
 
-  ShardStrategy shard(const std::string& pattern, const Node& value) const {
+  ShardStrategy shard(const std::string& pattern, const ConfigNode& value) const {
     const std::string key = fmt::format("{}.\"{}\"", spec_.key, pattern);
-    if (value.kind != Node::Kind::table || value.members.empty()) {
+    if (value.kind != ConfigNode::Kind::table || value.members.empty()) {
       refuse(value, fmt::format("got {} = {}, expected {{ input = […], weight = […] }} or "
                                 "{{ strategy = \"((dp,1),(1,op))\" }}",
                                 key, shown(value)));
@@ -313,7 +313,7 @@ class Assigner {
     strategy.pattern = pattern;
     for (const auto& [operand, axes] : value.members) {
       if (operand == "strategy") {
-        if (axes.kind != Node::Kind::string || axes.string.empty()) {
+        if (axes.kind != ConfigNode::Kind::string || axes.string.empty()) {
           refuse(axes, fmt::format("got {}.strategy = {}, expected a string like "
                                    "\"((dp,1),(1,op))\"",
                                    key, shown(axes)));
@@ -321,13 +321,13 @@ class Assigner {
         strategy.strategy = axes.string;
         continue;
       }
-      if (axes.kind != Node::Kind::list) {
+      if (axes.kind != ConfigNode::Kind::list) {
         refuse(axes, fmt::format("got {}.{} = {}, expected a list with one axis per tensor dim",
                                  key, operand, shown(axes)));
       }
       auto& dims = strategy.operands[operand];
-      for (const Node& axis : axes.items) {
-        if (axis.kind != Node::Kind::string ||
+      for (const ConfigNode& axis : axes.items) {
+        if (axis.kind != ConfigNode::Kind::string ||
             std::find(std::begin(kAxes), std::end(kAxes), axis.string) == std::end(kAxes)) {
           refuse(axis, fmt::format("got axis {} in {}.{}, expected data, op, pipeline, expert or "
                                    "\"\"",
@@ -343,7 +343,7 @@ class Assigner {
   }
 
   const KeySpec& spec_;
-  const Node& node_;
+  const ConfigNode& node_;
   const std::string& folder_;
   Config& config_;
 };
@@ -373,11 +373,11 @@ std::vector<std::string_view> names_in(std::string_view section) {
   return names;
 }
 
-[[noreturn]] void refuse_unknown(const std::string& path, const Node& value) {
+[[noreturn]] void refuse_unknown(const std::string& path, const ConfigNode& value) {
   const std::string section(section_of(path));
   const std::vector<std::string_view> names = names_in(section);
   std::string near;
-  if (value.kind == Node::Kind::table || section.empty()) near = nearest_name(path, names);
+  if (value.kind == ConfigNode::Kind::table || section.empty()) near = nearest_name(path, names);
   if (near.empty()) near = nearest_key(path);
   std::string text = fmt::format("got unknown key {}, expected a key of {}", path,
                                  section.empty() ? "the top level" : "[" + section + "]");
@@ -389,7 +389,7 @@ std::vector<std::string_view> names_in(std::string_view section) {
   throw UsageError(value.place, text);
 }
 
-void walk(const Node& table, const std::string& prefix, const std::string& folder,
+void walk(const ConfigNode& table, const std::string& prefix, const std::string& folder,
           std::set<std::string>& seen, Config& config) {
   for (const auto& [name, value] : table.members) {
     // No key needs quotes: a name that does is unknown, and safe to print with them.
@@ -410,7 +410,7 @@ void walk(const Node& table, const std::string& prefix, const std::string& folde
       continue;
     }
     if (!is_section(path)) refuse_unknown(path, value);
-    if (value.kind != Node::Kind::table) {
+    if (value.kind != ConfigNode::Kind::table) {
       std::string text =
           fmt::format("got {} = {}, expected a table [{}]", path, shown(value), path);
       if (find_key(path + ".name") != nullptr) text += fmt::format("; try {}.name", path);
@@ -422,20 +422,20 @@ void walk(const Node& table, const std::string& prefix, const std::string& folde
 
 }  // namespace
 
-std::string kind_text(const Node& node) {
+std::string kind_text(const ConfigNode& node) {
   switch (node.kind) {
-    case Node::Kind::boolean: return "a boolean";
-    case Node::Kind::integer: return "an integer";
-    case Node::Kind::number: return "a number";
-    case Node::Kind::string: return "a string";
-    case Node::Kind::list: return "a list";
-    case Node::Kind::table: return "a table";
-    case Node::Kind::other: break;
+    case ConfigNode::Kind::boolean: return "a boolean";
+    case ConfigNode::Kind::integer: return "an integer";
+    case ConfigNode::Kind::number: return "a number";
+    case ConfigNode::Kind::string: return "a string";
+    case ConfigNode::Kind::list: return "a list";
+    case ConfigNode::Kind::table: return "a table";
+    case ConfigNode::Kind::other: break;
   }
   return node.string;
 }
 
-void assign(const Node& root, const std::string& folder, std::set<std::string>& seen,
+void assign(const ConfigNode& root, const std::string& folder, std::set<std::string>& seen,
             Config& config) {
   walk(root, "", folder, seen, config);
 }

@@ -12,29 +12,29 @@
 
 namespace weft {
 
-struct Node {
+struct ConfigNode {
   enum class Kind { boolean, integer, number, string, list, table, other };
   Kind kind = Kind::other;
   bool boolean = false;
   int64_t integer = 0;
   double number = 0;
-  std::string string;                                 // text; of `other` the name of its type
-  std::vector<Node> items;                            // list
-  std::vector<std::pair<std::string, Node>> members;  // table, in file order
-  std::string place;                                  // "run.toml:12" or "--set …"
+  std::string string;                                       // text; of `other` the name of its type
+  std::vector<ConfigNode> items;                            // list
+  std::vector<std::pair<std::string, ConfigNode>> members;  // table, in file order
+  std::string place;                                        // "run.toml:12" or "--set …"
 };
 
 /// Parses TOML; `name` stands for the file. Throws UsageError with line and column.
-Node parse_toml(std::string_view text, const std::string& name);
+ConfigNode parse_toml(std::string_view text, const std::string& name);
 /// Parses "key.path=value" of the command line; the value may be a bare word.
-Node parse_override(const std::string& text);
+ConfigNode parse_override(const std::string& text);
 
 /// Puts every key of `root` into `config`, checked against the schema. `folder` is that of the
 /// config file. A key that is in `seen` already is a duplicate; new ones are added to it.
-void assign(const Node& root, const std::string& folder, std::set<std::string>& seen,
+void assign(const ConfigNode& root, const std::string& folder, std::set<std::string>& seen,
             Config& config);
 
 /// "a string", "an integer", … for messages.
-std::string kind_text(const Node& node);
+std::string kind_text(const ConfigNode& node);
 
 }  // namespace weft

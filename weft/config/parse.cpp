@@ -1,4 +1,4 @@
-// TOML text -> Node. The only source that sees toml++.
+// TOML text -> ConfigNode. The only source that sees toml++.
 #include <fmt/core.h>
 #include <toml++/toml.h>
 
@@ -21,34 +21,34 @@ std::string place_of(const toml::source_region& source, const std::string& name,
   return lines ? fmt::format("{}:{}", name, source.begin.line) : name;
 }
 
-Node convert(const toml::node& from, const std::string& name, bool lines) {
-  Node node;
+ConfigNode convert(const toml::node& from, const std::string& name, bool lines) {
+  ConfigNode node;
   node.place = place_of(from.source(), name, lines);
   switch (from.type()) {
     case toml::node_type::boolean:
-      node.kind = Node::Kind::boolean;
+      node.kind = ConfigNode::Kind::boolean;
       node.boolean = from.as_boolean()->get();
       break;
     case toml::node_type::integer:
-      node.kind = Node::Kind::integer;
+      node.kind = ConfigNode::Kind::integer;
       node.integer = from.as_integer()->get();
       break;
     case toml::node_type::floating_point:
-      node.kind = Node::Kind::number;
+      node.kind = ConfigNode::Kind::number;
       node.number = from.as_floating_point()->get();
       break;
     case toml::node_type::string:
-      node.kind = Node::Kind::string;
+      node.kind = ConfigNode::Kind::string;
       node.string = from.as_string()->get();
       break;
     case toml::node_type::array:
-      node.kind = Node::Kind::list;
+      node.kind = ConfigNode::Kind::list;
       for (const toml::node& item : *from.as_array()) {
         node.items.push_back(convert(item, name, lines));
       }
       break;
     case toml::node_type::table: {
-      node.kind = Node::Kind::table;
+      node.kind = ConfigNode::Kind::table;
       struct Member {
         toml::source_position begin;
         std::string key;
@@ -63,7 +63,7 @@ Node convert(const toml::node& from, const std::string& name, bool lines) {
       std::stable_sort(members.begin(), members.end(),
                        [](const Member& a, const Member& b) { return a.begin < b.begin; });
       for (const Member& member : members) {
-        Node value = convert(*member.value, name, lines);
+        ConfigNode value = convert(*member.value, name, lines);
         value.place = member.place;
         node.members.emplace_back(member.key, std::move(value));
       }
@@ -145,7 +145,7 @@ std::string quoted(std::string_view text) { return Json(text).dump(); }
 
 }  // namespace
 
-Node parse_toml(std::string_view text, const std::string& name) {
+ConfigNode parse_toml(std::string_view text, const std::string& name) {
   try {
     return convert(toml::parse(text), name, true);
   } catch (const toml::parse_error& error) {
@@ -153,7 +153,7 @@ Node parse_toml(std::string_view text, const std::string& name) {
   }
 }
 
-Node parse_override(const std::string& text) {
+ConfigNode parse_override(const std::string& text) {
   const size_t split = find_assignment(text);
   const std::string_view key = trimmed(std::string_view(text).substr(0, split));
   const std::string place = fmt::format("--set {}", one_line(key));
