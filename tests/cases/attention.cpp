@@ -29,6 +29,7 @@ const std::vector<Shapes>& shapes() {
       {"long", 1, 130, 2, 1, 32},
       {"tile", 1, 128, 2, 2, 64},
       {"window1", 1, 9, 2, 1, 8, 1},
+      {"window2", 1, 9, 2, 1, 8, 2},
       {"window5", 2, 37, 4, 2, 16, 5},
       {"window_long", 1, 150, 1, 1, 8, 64},
       {"window_wider", 1, 9, 2, 2, 8, 100},
@@ -71,6 +72,9 @@ std::vector<OpCase> attention_cases() {
                      inputs,
                      Tolerance::fused,
                      {0, 1, 2}});
+    // Seeing only itself, a query has gradients that are 0 by exact cancellation: nothing to
+    // compare roundings with.
+    if (s.window == 1) continue;
     std::vector<Operand> grad_inputs = inputs;
     grad_inputs.push_back(forward(Of::compute, q, OpKind::attention, {0, 1, 2, 3}, 0));
     grad_inputs.push_back(forward(Of::param, {s.B, s.N, s.S}, OpKind::attention, {0, 1, 2, 3}, 1));

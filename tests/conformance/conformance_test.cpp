@@ -35,6 +35,7 @@ std::vector<Run> all_runs() {
     for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
       runs.push_back({&op_case, "ref", dtype});
     }
+    if (op_case.attrs.get_bool("wide", false)) continue;  // f64 tables belong to f64 compute
     for (const DType dtype : {DType::f32, DType::bf16}) runs.push_back({&op_case, "cpu", dtype});
   }
   return runs;
@@ -131,6 +132,38 @@ TEST_P(Conformance, SharedMemoryGivesTheSameBits) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Ops, Conformance, testing::ValuesIn(all_runs()), run_name);
+
+// What an addend input means, for every operator that has one: the output without it, plus it.
+TEST(Addends, AreAddedToTheirOutput) {
+  const std::unique_ptr<Backend> ref = make_backend("ref", {});
+  std::set<std::pair<OpKind, int>> seen;
+  for (const OpCase& op_case : all_cases()) {
+    std::vector<HostTensor> inputs = make_inputs(op_case, DType::f64, *ref);
+    const KernelSpec spec = make_spec(op_case.op, op_case.attrs, inputs);
+    const std::vector<HostTensor> with = run_kernel(*ref, spec, inputs).outputs;
+    for (const OpAddend& addend : op_def(op_case.op).addends) {
+      const HostTensor added = inputs[static_cast<size_t>(addend.input)];
+      if (!added.present()) continue;
+      seen.insert({op_case.op, addend.input});
+      std::vector<HostTensor> without = inputs;
+      without[static_cast<size_t>(addend.input)] = HostTensor();
+      HostTensor sum = run_kernel(*ref, make_spec(op_case.op, op_case.attrs, without), without)
+                           .outputs[static_cast<size_t>(addend.output)];
+      for (int64_t i = 0; i < sum.size(); ++i) sum.set(i, sum.get(i) + added.get(i));
+      EXPECT_EQ(difference(with[static_cast<size_t>(addend.output)], sum, Tolerance::elementwise,
+                           DType::f64),
+                "")
+          << op_case.name << " input "
+          << op_def(op_case.op).inputs[static_cast<size_t>(addend.input)];
+    }
+  }
+  for (int i = 0; i < kNumOps; ++i) {
+    for (const OpAddend& addend : op_def(static_cast<OpKind>(i)).addends) {
+      EXPECT_TRUE(seen.contains({static_cast<OpKind>(i), addend.input}))
+          << "no case gives " << op_name(static_cast<OpKind>(i)) << " its addend " << addend.input;
+    }
+  }
+}
 
 TEST(CaseTable, EveryOperatorHasACase) {
   std::set<OpKind> seen;

@@ -106,6 +106,19 @@ TEST_P(KnownValues, Attention) {
           6.683164999, 5.550259448, 6.550259448});
 }
 
+TEST_P(KnownValues, QueryHeadsShareKvHeadsInRuns) {
+  // With one position each query head returns the value of its kv head: 0, 0, 1, 1.
+  const Attrs attrs = {{"head_dim", int64_t{1}},
+                       {"num_heads", int64_t{4}},
+                       {"num_kv_heads", int64_t{2}},
+                       {"scale", 1.0},
+                       {"window", int64_t{0}}};
+  expect(
+      OpKind::attention, attrs,
+      {f32({1, 1, 4}, {1, 1, 1, 1}), f32({1, 1, 2}, {1, 1}), f32({1, 1, 2}, {5, 6}), HostTensor()},
+      0, {5, 5, 6, 6});
+}
+
 TEST_P(KnownValues, CrossEntropy) {
   const HostTensor logits = f32({1, 3, 3}, {1, 2, 3, 0, 0, 0, 5, -1, 0});
   const HostTensor labels = i32({1, 3}, {2, -100, 1});
