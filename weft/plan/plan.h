@@ -115,6 +115,9 @@ struct Plan {
   std::vector<PlanBuffer> buffers;
   std::vector<PlanProgram> programs;
   std::array<TierUse, kNumTiers> tiers{};
+  /// Host bytes that background checkpoints copy the state into; part of the host tier's peak, held
+  /// by the checkpoint writer and not by an arena.
+  int64_t snapshot_bytes = 0;
   PlanTime time;
   bool fits = true;
   std::vector<std::string> advice;

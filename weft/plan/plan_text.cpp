@@ -88,6 +88,10 @@ std::string tier_table(const Plan& plan, Tier tier, PeakMoment moment) {
   add("workspace", of_class(MemoryClass::workspace));
   add("prefetch", of_class(MemoryClass::prefetch));
   add("inputs", of_class(MemoryClass::inputs));
+  if (tier == Tier::host && plan.snapshot_bytes > 0) {
+    text += row("checkpoint snapshot", plan.snapshot_bytes, use.peak_bytes);
+    sum += plan.snapshot_bytes;
+  }
   if (use.peak_bytes > sum) {
     text += row("padding and gaps", use.peak_bytes - sum, use.peak_bytes);
   }

@@ -35,9 +35,10 @@ struct Session::Impl {
 
   void allocate() {
     for (size_t i = 0; i < arenas.size(); ++i) {
-      const int64_t bytes = plan.tiers[i].peak_bytes;
-      if (bytes == 0) continue;
       const auto tier = static_cast<Tier>(i);
+      const int64_t bytes =
+          plan.tiers[i].peak_bytes - (tier == Tier::host ? plan.snapshot_bytes : 0);
+      if (bytes == 0) continue;
       WEFT_CHECK(tier == Tier::device, "session",
                  "got a plan with {} bytes in tier {}, expected "
                  "device memory only",
@@ -225,7 +226,8 @@ void Session::record_trace(std::vector<TraceEvent>* events) { impl_->trace = eve
 
 int64_t Session::used_bytes(Tier tier) const {
   const auto& arena = impl_->arenas[static_cast<size_t>(tier)];
-  return arena ? arena->bytes() : 0;
+  const int64_t snapshot = tier == Tier::host ? plan_.snapshot_bytes : 0;
+  return (arena ? arena->bytes() : 0) + snapshot;
 }
 
 }  // namespace weft

@@ -92,7 +92,7 @@ void charge_snapshot(Job& job) {
   }
   host.peak_bytes += bytes;
   host.by_class[static_cast<size_t>(MemoryClass::workspace)] += bytes;
-  job.async_checkpoints = true;
+  job.plan.snapshot_bytes = bytes;
 }
 
 bool holds_weights(const std::string& folder) {

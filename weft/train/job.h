@@ -23,7 +23,6 @@ struct Job {
   std::unique_ptr<Backend> backend;
   Plan plan;
   std::unique_ptr<Session> session;
-  bool async_checkpoints = false;  // snapshots are charged to the host tier of the plan
 };
 
 /// Worker threads of each rank: device.threads, or all cores this process may use.

@@ -98,7 +98,7 @@ class Trainer {
     }
     checkpoints_ = std::make_unique<CheckpointWriter>(
         files_, paths_.checkpoints(),
-        WriterOptions{.keep = cfg().checkpoint.keep, .async = job_->async_checkpoints});
+        WriterOptions{.keep = cfg().checkpoint.keep, .async = job_->plan.snapshot_bytes > 0});
   }
 
   void open_data() {
