@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <map>
 
+#include "weft/base/error.h"
 #include "weft/compile/passes.h"
 #include "weft/compile/step_graph.h"
 #include "weft/ops/op_kind.h"
