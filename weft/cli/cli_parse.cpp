@@ -156,8 +156,8 @@ bool parse_options(Verb& verb, const std::vector<std::string>& words, std::strin
   } catch (const CLI::ParseError& error) {
     const std::vector<std::string> unknown = app.remaining();
     if (!unknown.empty()) refuse_word(verb, options, unknown.front());
-    throw UsageError("command line", fmt::format("got an incomplete or repeated option ({}), "
-                                                 "expected the options of weft {} --help",
+    throw UsageError("command line", fmt::format("got wrong arguments ({}), "
+                                                 "expected what weft {} --help shows",
                                                  error.what(), verb.name()));
   }
   const std::vector<std::string> unknown = app.remaining();

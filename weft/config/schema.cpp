@@ -169,7 +169,7 @@ const std::vector<KeySpec>& table() {
      .help = "Length of the final decay; 0 = a tenth of the run."},
     {.key = "schedule.lr_scaling", .field = AT(schedule.lr_scaling),
      .choices = {"none", "linear", "sqrt"},
-     .help = "Scales lr and min_lr by (global_batch / base_batch) or its root."},
+     .help = "Scales lr by global_batch / base_batch or its root; min_lr stays."},
     {.key = "schedule.base_batch", .field = AT(schedule.base_batch), .range = at_least(1),
      .unset_zero = true, .only = {"schedule.lr_scaling", {"linear", "sqrt"}},
      .help = "Global batch for which lr was chosen."},

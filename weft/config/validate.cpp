@@ -163,6 +163,13 @@ void fill_batch(Config& c) {
   }
 }
 
+double lr_factor(const Config& c) {
+  if (c.schedule.lr_scaling == "none") return 1.0;
+  const double ratio =
+      static_cast<double>(c.train.global_batch) / static_cast<double>(c.schedule.base_batch);
+  return c.schedule.lr_scaling == "sqrt" ? std::sqrt(ratio) : ratio;
+}
+
 void check_schedule(const Config& c) {
   const ScheduleConfig& s = c.schedule;
   if (s.lr_scaling != "none" && s.base_batch == 0) {
@@ -171,10 +178,12 @@ void check_schedule(const Config& c) {
                            "the global batch for which lr was chosen; try schedule.base_batch = {}",
                            s.lr_scaling, c.train.global_batch));
   }
-  if (s.name != "constant" && s.min_lr > c.optimizer.lr) {
+  const double peak = c.optimizer.lr * lr_factor(c);
+  if (s.name != "constant" && s.min_lr > peak) {
     refuse_key(c, "schedule.min_lr",
-               fmt::format("got schedule.min_lr = {}, expected at most optimizer.lr = {}", s.min_lr,
-                           c.optimizer.lr));
+               fmt::format("got schedule.min_lr = {}, expected at most the peak {} (optimizer.lr = "
+                           "{}, schedule.lr_scaling = \"{}\")",
+                           s.min_lr, peak, c.optimizer.lr, s.lr_scaling));
   }
   if (c.train.steps == 0) return;  // no step, no schedule
   if (s.warmup_steps > c.train.steps) {

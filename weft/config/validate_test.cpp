@@ -107,12 +107,18 @@ TEST(Validate, B61_WarmupWithinTheRun) {
                       "decay_steps = 7\n"),
               "expected at most train.steps 10 - schedule.warmup_steps 4 = 6");
   EXPECT_SAYS(refused("[optimizer]\nlr = 1e-4\n[schedule]\nmin_lr = 1e-3\n"),
-              "schedule.min_lr = 0.001, expected at most optimizer.lr = 0.0001");
+              "schedule.min_lr = 0.001, expected at most the peak 0.0001");
 }
 
 TEST(Validate, ScalingNeedsItsBase) {
   EXPECT_SAYS(refused("[schedule]\nlr_scaling = \"linear\"\n"), "schedule.base_batch");
   EXPECT_SAYS(refused("[schedule]\nbase_batch = 8\n"), "does not apply");
+  // The floor is compared with the scaled peak.
+  const std::string quarter =
+      "[train]\nglobal_batch = 2\n[optimizer]\nlr = 1e-3\n[schedule]\nlr_scaling = \"linear\"\n"
+      "base_batch = 8\n";
+  EXPECT_EQ(parse(quarter + "min_lr = 2e-4\n").schedule.min_lr, 2e-4);
+  EXPECT_SAYS(refused(quarter + "min_lr = 3e-4\n"), "at most the peak 0.00025");
 }
 
 TEST(Validate, B49_WeightsAreStrict) {
