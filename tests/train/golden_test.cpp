@@ -8,13 +8,12 @@
 #include <cmath>
 #include <memory>
 
-#include "weft/base/check.h"
+#include "tests/support/model_run.h"
 #include "weft/checkpoint/hf_export.h"
 #include "weft/checkpoint/hf_import.h"
 #include "weft/checkpoint/session_store.h"
 #include "weft/compile/pipeline.h"
 #include "weft/io/test_folder.h"
-#include "weft/optim/optimizer.h"
 #include "weft/runtime/session.h"
 
 namespace weft::test {
@@ -23,131 +22,27 @@ namespace {
 constexpr double kGradientTolerance = 1e-5;
 constexpr double kTrainingTolerance = 1e-4;
 
-/// One golden model in a session: micro-batches of the golden batch, weights from its folder.
+/// A golden model in a session, always on its own batch.
 class GoldenRun {
  public:
   GoldenRun(const Golden& golden, const Config& config)
-      : golden_(golden), config_(config), backend_(make_backend(config.device.backend, {})) {
-    CompileOptions options;
-    options.eval = true;
-    options.logits_seq_len = config.data.seq_len;
-    options.all_logits = true;
-    options.keep_gradients = true;
-    plan_ = std::make_unique<Plan>(compile(config, golden.spec, *backend_, options));
-    session_ = std::make_unique<Session>(*plan_, *backend_);
-    session_->init_states(config.seed);
-    SessionStore store(*session_);
-    report_ = import_hf_weights(posix_files(), store, golden.folder);
-  }
+      : golden_(golden), run_(golden.spec, golden.folder, config) {}
 
-  Session& session() { return *session_; }
-  const Plan& plan() const { return *plan_; }
-  const ImportReport& report() const { return report_; }
-
-  /// Runs step `number` (from 1) and returns its loss.
   double step(int64_t number) {
-    const double valid = golden_.number("valid_labels");
-    for (int64_t i = 0; i < config_.train.accumulation; ++i) {
-      set_batch("train", fmt::format(".{}", i), i);
-    }
-    set_scalars("grad_scale", {1.0 / valid});
-    set_scalars("inv_scale", {1.0});
-    set_scalars("hyper", update_hyper(config_, number, number - 1));
-    session_->run("train");
-    double loss = 0;
-    for (int64_t i = 0; i < config_.train.accumulation; ++i) {
-      loss += output("train", fmt::format("loss.{}", i)).get(0);
-    }
-    EXPECT_EQ(output("train", "apply").get(0), 1);
-    return loss / valid;
+    return run_.step(number, golden_.at("input_ids"), golden_.at("shifted_labels"));
   }
-  double norm() { return output("train", "norm").get(0); }
-
-  /// Of the last step, as whole tensors by Hugging Face name.
-  Tensors gradients() {
-    Tensors result;
-    for (const PlanState& state : plan_->states) {
-      if (!plan_->program("train").outputs.contains(state.name + "@grad")) continue;
-      place(result, state, output("train", state.name + "@grad"));
-    }
-    return result;
-  }
-
-  Tensors weights() {
-    Tensors result;
-    for (size_t i = 0; i < plan_->states.size(); ++i) {
-      const PlanState& state = plan_->states[i];
-      if (!state.slot.empty() || !is_stored(state)) continue;
-      HostTensor value(state.type);
-      session_->read_state(static_cast<int>(i), value.bytes.data());
-      place(result, state, value);
-    }
-    return result;
-  }
-
-  /// [3,16,67], one micro-batch after the other.
-  HostTensor logits() {
-    HostTensor all({DType::f64, golden_.at("logits").type.shape});
-    for (int64_t i = 0; i < config_.train.accumulation; ++i) {
-      set_batch("logits", "", i);
-      session_->run("logits");
-      paste(all, {i * config_.train.micro_batch, 0, 0}, output("logits", "logits"));
-    }
-    return all;
-  }
-
   double eval_loss() {
-    double sum = 0;
-    for (int64_t i = 0; i < config_.train.accumulation; ++i) {
-      set_batch("eval", "", i);
-      session_->run("eval");
-      sum += output("eval", "loss").get(0);
-    }
-    return sum / golden_.number("valid_labels");
+    return run_.eval_loss_sum(golden_.at("input_ids"), golden_.at("shifted_labels")) /
+           golden_.number("valid_labels");
   }
+  HostTensor logits() { return run_.logits(golden_.at("input_ids")); }
+  double norm() { return run_.norm(); }
+  Tensors gradients() { return run_.gradients(); }
+  Tensors weights() { return run_.weights(); }
 
  private:
-  void set(std::string_view program, const std::string& input, const HostTensor& value) {
-    session_->set_input(program, input, value.bytes.data(), value.type.bytes());
-  }
-
-  void set_scalars(const std::string& input, const std::vector<double>& values) {
-    const DType dtype = config_.precision.compute == "fp64" ? DType::f64 : DType::f32;
-    set("train", input, HostTensor({dtype, {static_cast<int64_t>(values.size())}}, values));
-  }
-
-  void set_batch(std::string_view program, const std::string& suffix, int64_t micro) {
-    const TensorType type{DType::i32, {config_.train.micro_batch, config_.data.seq_len}};
-    const Shape begin = {micro * config_.train.micro_batch, 0};
-    HostTensor positions(type);
-    for (int64_t i = 0; i < positions.size(); ++i) {
-      positions.set(i, static_cast<double>(i % config_.data.seq_len));
-    }
-    set(program, "tokens" + suffix, cut(golden_.at("input_ids"), begin, type));
-    set(program, "positions" + suffix, positions);
-    if (program == "logits") return;
-    set(program, "labels" + suffix, cut(golden_.at("shifted_labels"), begin, type));
-  }
-
-  HostTensor output(std::string_view program, const std::string& name) {
-    const int32_t buffer = plan_->program(program).outputs.at(name);
-    HostTensor value(plan_->buffers[static_cast<size_t>(buffer)].type);
-    session_->get_output(program, name, value.bytes.data(), value.type.bytes());
-    return value;
-  }
-
-  static void place(Tensors& whole, const PlanState& state, const HostTensor& piece) {
-    const TensorType type{DType::f64, state.logical.shape};
-    const auto found = whole.try_emplace(state.logical.name, type).first;
-    paste(found->second, state.logical.begin, piece);
-  }
-
   const Golden& golden_;
-  Config config_;
-  std::unique_ptr<Backend> backend_;
-  std::unique_ptr<Plan> plan_;
-  std::unique_ptr<Session> session_;
-  ImportReport report_;
+  ModelRun run_;
 };
 
 /// Compares the tensors called NAME + suffix in the golden file with `got`.
