@@ -134,6 +134,41 @@ TEST(Pipeline, LearnedPositionsLimitTheSequence) {
   EXPECT_THROW(compile(config, spec, Support(), CompileOptions()), UsageError);
 }
 
+TEST(Pipeline, B44_StateOf242BillionParameters) {
+  Config config = tiny_config("llama");
+  config.precision.compute = "bf16";
+  config.model.hidden_size = 20480;
+  config.model.intermediate_size = 69632;
+  config.model.num_hidden_layers = 46;
+  config.model.num_attention_heads = 160;
+  config.model.num_key_value_heads = 16;
+  config.model.vocab_size = 40000;
+  config.train.micro_batch = config.train.accumulation = config.train.global_batch = 1;
+  config.memory.device = int64_t{80} * 1000 * 1000 * 1000;
+  const ModelSpec spec = make_model_spec(config.model, {});
+  const auto n = static_cast<double>(count_parameters(spec));
+  EXPECT_NEAR(n, 242e9, 5e9);
+  const Plan plan = compile(config, spec, Support(), {});
+  EXPECT_FALSE(plan.fits);
+  double master = 0;
+  double moments = 0;
+  double weights = 0;
+  for (const PlanState& state : plan.states) {
+    const auto bytes = static_cast<double>(state.type.bytes());
+    if (state.role == StateRole::weight) weights += bytes;
+    if (state.role == StateRole::master) master += bytes;
+    if (state.role == StateRole::moment) moments += bytes;
+  }
+  EXPECT_NEAR(weights / n, 2.0, 1e-3);
+  EXPECT_NEAR(master / n, 4.0, 1e-3);
+  EXPECT_NEAR(moments / n, 8.0, 1e-3);
+  const auto& device = plan.tiers[static_cast<size_t>(Tier::device)];
+  // With fp32 gradients: 18 bytes per parameter before any activation.
+  EXPECT_NEAR(static_cast<double>(device.by_class[static_cast<size_t>(MemoryClass::gradients)]) / n,
+              4.0, 0.01);
+  EXPECT_GT(static_cast<double>(device.peak_bytes) / n, 17.99);
+}
+
 TEST(Pipeline, DumpShowsEveryStage) {
   const Config config = tiny_config("llama");
   std::vector<std::string> stages;
@@ -144,8 +179,8 @@ TEST(Pipeline, DumpShowsEveryStage) {
     EXPECT_FALSE(text.empty());
   };
   compile(config, make_model_spec(config.model, {}), Support(), options);
-  const std::vector<std::string> expected = {"model", "expand", "fuse", "step", "model",
-                                             "expand", "fuse", "step", "plan"};
+  const std::vector<std::string> expected = {"model",  "expand", "fuse", "step", "model",
+                                             "expand", "fuse",   "step", "plan"};
   EXPECT_EQ(stages, expected);
 }
 
