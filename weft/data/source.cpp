@@ -36,7 +36,7 @@ int64_t read_documents(const DataFile& file, FilePool& pool, const Tokenizer& to
       return;
     }
     ids.push_back(tokenizer.eod_id());
-    document({false, ids, {}});
+    document({false, ids, {}, static_cast<int64_t>(text.size())});
   };
   const PooledFile source(file.path, pool);
   if (file.kind == DataFileKind::text) {
@@ -50,7 +50,7 @@ int64_t read_documents(const DataFile& file, FilePool& pool, const Tokenizer& to
     if (row.is_text) {
       add_text(row.text);
     } else {
-      document({true, row.input_ids, row.labels});
+      document({true, row.input_ids, row.labels, 0});
     }
   });
   return skipped + empty;

@@ -34,6 +34,7 @@ struct Document {
   bool is_row = false;
   std::span<const int32_t> ids;     // text: with the end-of-document id
   std::span<const int32_t> labels;  // rows only
+  int64_t source_bytes = 0;         // of the text
 };
 
 /// Calls `document` for every document of a .txt or .jsonl file; returns how many were empty.

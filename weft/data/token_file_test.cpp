@@ -214,7 +214,9 @@ TEST_F(TokenFileTest, B85_ManyFilesUnderALowDescriptorLimit) {
     const std::string name = folder_ + "/set " + std::to_string(i);
     const auto id = static_cast<uint16_t>(i);
     put(name + ".idx", index);
-    put(name + ".bin", std::string(2, '\0') + std::string(reinterpret_cast<const char*>(&id), 2));
+    std::string tokens(4, '\0');
+    std::memcpy(tokens.data() + 2, &id, sizeof id);
+    put(name + ".bin", tokens);
   }
   rlimit before{};
   getrlimit(RLIMIT_NOFILE, &before);
