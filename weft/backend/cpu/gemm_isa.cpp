@@ -68,6 +68,13 @@ void block(int64_t rows, int64_t cols, int64_t depth, const float* a, const floa
       const int64_t height = rows - row < kTileRows ? rows - row : kTileRows;
       const float* a_panel = a + row * depth;
       const float* before = prev == nullptr ? nullptr : prev + row * prev_stride + col;
+      // The k loop is longer than any out-of-order window, so fetch the results' lines now.
+      const float* touch = before != nullptr ? before : to + row * to_stride + col;
+      const int64_t touch_stride = before != nullptr ? prev_stride : to_stride;
+      for (int64_t i = 0; (direct || before != nullptr) && i < height; ++i) {
+        __builtin_prefetch(touch + i * touch_stride, 1);
+        __builtin_prefetch(touch + i * touch_stride + width - 1, 1);
+      }
       if (direct && width == kTileCols && height == kTileRows) {
         multiply_tile<1, kTileRows>(depth, a_panel, 0, 0, b_panel, before, prev_stride,
                                     to + row * to_stride + col, to_stride);

@@ -17,9 +17,8 @@
 namespace weft::cpu {
 namespace {
 
-constexpr int64_t kDepth = 256;           // k values per block: a B panel stays in L1
-constexpr int64_t kRowBlock = 192;        // rows of A per block: stays in L2
-constexpr int64_t kRowBlockSums = 96;     // the same when f32 partial sums share L2
+constexpr int64_t kDepth = 384;           // k values per block: a B panel stays close to L1
+constexpr int64_t kRowBlock = 96;         // rows of A per block: stays in L2
 constexpr int64_t kSlabFloats = 2 << 20;  // packed B: stays in L3
 constexpr int64_t kSlabDepth = 4096;      // k values of packed B at a time
 
@@ -45,7 +44,7 @@ class PackedGemm final : public Gemm {
     slab_cols_ = round_up(ceil_div(spec.n, num_slabs), isa_.tile_cols);
     block_sums_ = bf16_ && num_slabs_k_ == 1 && slab_depth_ > depth_;
     full_sums_ = bf16_ && num_slabs_k_ > 1;
-    row_block_ = round_up(block_sums_ ? kRowBlockSums : kRowBlock, isa_.tile_rows);
+    row_block_ = round_up(kRowBlock, isa_.tile_rows);
     choose_grid();
     const int64_t line = 16;  // floats per cache line
     a_floats_ = round_up(std::min(row_block_, rows_per_worker_) * depth_, line);

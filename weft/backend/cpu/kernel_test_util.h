@@ -16,6 +16,11 @@
 
 namespace weft::cpu {
 
+/// Restricts the kernels to the portable fallback when the test run asks for it; must happen before
+/// the first kernel is made.
+bool use_portable_kernels_if_asked();
+inline const bool kPortable = use_portable_kernels_if_asked();
+
 /// 64-byte aligned bytes with guard zones that must stay untouched.
 class GuardedBytes {
  public:
