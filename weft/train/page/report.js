@@ -11,7 +11,7 @@ function el(tag, attributes, ...children) {
     else if (name.startsWith('on')) node.addEventListener(name.slice(2), value);
     else if (value !== undefined) node.setAttribute(name, value);
   }
-  for (const child of children.flat()) if (child != null) node.append(child);
+  for (const child of children.flat(Infinity)) if (child != null) node.append(child);
   return node;
 }
 const color = name => getComputedStyle(document.documentElement).getPropertyValue('--' + name).trim();
@@ -38,12 +38,13 @@ function scaled(value, units, base) {
 const count = v => has(v) ? scaled(v, ['', ' k', ' M', ' G', ' T'], 1000) : '–';
 const bytes = v => has(v) ? scaled(v, [' B', ' KiB', ' MiB', ' GiB', ' TiB'], 1024) : '–';
 const ms = v => v >= 1000 ? digits(v / 1000, 3) + ' s' : digits(v, 3) + ' ms';
-const percent = v => digits(100 * v, 3) + ' %';
+const percent = v => (100 * v).toFixed(1) + ' %';
+const plural = (n, what) => `${n} ${what}${n === 1 ? '' : 's'}`;
 function duration(seconds) {
   const s = Math.round(seconds), two = n => String(n).padStart(2, '0');
   if (s < 60) return digits(seconds, 2) + ' s';
-  if (s < 3600) return `${Math.floor(s / 60)} min ${two(s % 60)} s`;
-  return `${Math.floor(s / 3600)} h ${two(Math.floor(s / 60) % 60)} min`;
+  if (s < 3600) return `${Math.floor(s / 60)}m ${two(s % 60)}s`;
+  return `${Math.floor(s / 3600)}h ${two(Math.floor(s / 60) % 60)}m`;
 }
 const when = t => t > 0 ? new Date(t * 1000).toLocaleString() : '';
 function section(title, ...children) { main.append(el('h2', {}, title), ...children); }
@@ -66,7 +67,7 @@ function tile(name, value, note) {
 }
 const tiles = el('div', {class: 'tiles'});
 tiles.append(tile('Steps', has(s.last_step) ? String(s.last_step) : '0',
-                  s.skipped ? `${s.skipped} skipped` : s.resumes ? `${s.resumes} resume(s)` : 'none skipped'));
+                  [s.skipped ? `${s.skipped} skipped` : '', s.resumes ? plural(s.resumes, 'resume') : ''].filter(Boolean).join(', ')));
 if (has(s.last_loss)) {
   tiles.append(tile('Training loss', digits(s.last_loss, 5), 'from ' + digits(s.first_loss, 5)));
 }
@@ -113,15 +114,19 @@ function underlay(context, area, chart) {
   }
 }
 
+/// A running mean forward and then backward, so that it does not lag behind.
 function smooth(values) {
-  const half = Math.max(values.length / 40, 2), keep = Math.pow(0.5, 1 / half);
-  let mean = 0, weight = 0;
-  return values.map(v => {
-    if (!isFinite(v)) return NaN;
-    mean = keep * mean + (1 - keep) * v;
-    weight = keep * weight + (1 - keep);
-    return mean / weight;
-  });
+  const half = Math.min(Math.max(values.length / 200, 2), 30), keep = Math.pow(0.5, 1 / half);
+  const pass = list => {
+    let mean = 0, weight = 0;
+    return list.map(v => {
+      if (!isFinite(v)) return NaN;
+      mean = keep * mean + (1 - keep) * v;
+      weight = keep * weight + (1 - keep);
+      return mean / weight;
+    });
+  };
+  return pass(pass(values).reverse()).reverse();
 }
 
 /// lines: [{label, tone, values: Map or array over `steps`, width, points, faint, band}]
@@ -213,7 +218,7 @@ if (steps.length) {
   curve(grid, 'grad_norm', 'Gradient norm', 'blue', v => digits(v, 3), {log: true});
   curve(grid, 'lr', 'Learning rate', 'blue', v => v === 0 ? '0' : v.toExponential(1), {dygraph: {includeZero: true}});
   curve(grid, 'tokens_per_s', 'Tokens per second', 'blue', count, {dygraph: {includeZero: true}});
-  curve(grid, 'mfu', 'Model FLOPs utilisation', 'blue', percent, {dygraph: {includeZero: true}});
+  curve(grid, 'mfu', 'Model FLOPs utilisation', 'blue', v => Math.round(100 * v) + ' %', {dygraph: {includeZero: true}});
   curve(grid, 'loss_scale', 'Loss scale', 'blue', count, {log: true});
   curve(grid, 'aux_loss', 'Router auxiliary loss', 'blue', v => digits(v, 3));
   curve(grid, 'dropped_tokens', 'Tokens dropped by experts', 'blue', count, {dygraph: {includeZero: true}});
@@ -244,7 +249,7 @@ function memoryOf(rank) {
         el('span', {}, use.budget > 0 ? `${bytes(use.peak_bytes)} of ${bytes(use.budget)} (${percent(use.peak_bytes / use.budget)})` : `${bytes(use.peak_bytes)}, no limit given`)), bar));
     const used = data.memory.used[tier];
     if (has(used) && rank.rank === 0) {
-      bars.append(el('p', {class: 'note ' + (used === use.peak_bytes ? 'ok' : 'off')},
+      bars.lastChild.append(el('p', {class: 'note ' + (used === use.peak_bytes ? 'ok' : 'off')},
           used === use.peak_bytes ? `The run used exactly the planned ${use.peak_bytes} bytes.`
                                   : `The run used ${used} bytes, the plan says ${use.peak_bytes}.`));
     }
@@ -315,7 +320,9 @@ function timeline(t) {
     for (let us = Math.ceil(view[0] / tick) * tick; us <= view[1]; us += tick) {
       const px = Math.round(x(us, width)) + 0.5;
       c.strokeStyle = color('grid'); c.beginPath(); c.moveTo(px, kHead - 4); c.lineTo(px, height); c.stroke();
-      c.fillStyle = color('soft'); c.fillText(us === 0 ? '0' : tick >= 1000 ? digits(us / 1000, 4) + ' ms' : digits(us, 5) + ' µs', px + 3, 9);
+      const label = us === 0 ? '0' : tick >= 1000 ? digits(us / 1000, 4) + ' ms' : digits(us, 5) + ' µs';
+      c.fillStyle = color('soft');
+      if (px + 3 + c.measureText(label).width <= width) c.fillText(label, px + 3, 9);
     }
     t.lanes.forEach((lane, i) => {
       const y = kHead + i * kRow;
@@ -372,7 +379,10 @@ function timeline(t) {
     draw();
   });
   canvas.addEventListener('dblclick', () => { view = [0, end]; draw(); });
-  new ResizeObserver(draw).observe(canvas);
+  let drawn = 0;  // setting the height is a resize too
+  new ResizeObserver(() => requestAnimationFrame(() => {
+    if (canvas.clientWidth !== drawn) { drawn = canvas.clientWidth; draw(); }
+  })).observe(canvas);
   redraws.push(draw);
   const notes = ['Drag to zoom, double-click to reset.'];
   if (t.left_out) notes.push(`The ${t.left_out} shortest events are left out; trace/${t.file} has all and opens in Perfetto.`);
