@@ -30,6 +30,9 @@ std::string checkpoint_name(int64_t step);
 struct WriterOptions {
   int64_t keep = 3;   // newest complete checkpoints kept; <= 0 keeps all
   bool async = true;  // snapshot to host memory, write in the background
+  /// Old checkpoints stay until the next save (or retire()): by then a step has shown that the
+  /// newest one gives a finite loss. One more than `keep` is on disk meanwhile.
+  bool wait_for_proof = false;
 };
 
 /// Saves into one folder of checkpoints. Calls come from one thread; the background thread touches
@@ -55,6 +58,8 @@ class CheckpointWriter {
   std::string save_diagnostic(StateStore& states, const CheckpointMeta& meta);
   /// Blocks until the background save is durable; throws its failure.
   void wait();
+  /// wait(), then removes what wait_for_proof left.
+  void retire();
 
  private:
   struct Impl;

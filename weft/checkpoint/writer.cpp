@@ -67,10 +67,17 @@ struct CheckpointWriter::Impl {
   void save_now(const std::string& name, const std::vector<LogicalGroup>& groups,
                 StateBytes& source, const CheckpointMeta& meta) {
     write_and_commit(files, root, name, groups, source, meta, true);
+    if (!options.wait_for_proof) retire(name);
+    newest = name;
+  }
+
+  /// Removes what `written`, the newest checkpoint, makes superfluous.
+  void retire(const std::string& written) {
+    if (written.empty()) return;
     try {
-      remove_old(files, root, options.keep, name);
+      remove_old(files, root, options.keep, written);
     } catch (const Error& error) {
-      log_warning("checkpoint {} is saved, but an old one could not be removed: {}", name,
+      log_warning("checkpoint {} is saved, but an old one could not be removed: {}", written,
                   error.what());
     }
   }
@@ -87,6 +94,7 @@ struct CheckpointWriter::Impl {
   std::string root;
   WriterOptions options;
   Snapshot snapshot;
+  std::string newest;  // last one this writer made; written by the thread, read after join
   std::thread thread;
   std::exception_ptr failure;  // written by the thread, read after join
 };
@@ -110,6 +118,7 @@ CheckpointWriter::~CheckpointWriter() {
 
 std::string CheckpointWriter::save(StateStore& states, const CheckpointMeta& meta) {
   impl_->rethrow();
+  if (impl_->options.wait_for_proof) impl_->retire(impl_->newest);
   const std::string name = checkpoint_name(meta.train.step);
   std::vector<LogicalGroup> groups = group_states(states.states());
   if (!impl_->options.async) {
@@ -135,6 +144,11 @@ std::string CheckpointWriter::save_diagnostic(StateStore& states, const Checkpoi
   write_and_commit(impl_->files, impl_->root, name, group_states(states.states()), live, meta,
                    false);
   return join_path(impl_->root, name);
+}
+
+void CheckpointWriter::retire() {
+  wait();
+  impl_->retire(impl_->newest);
 }
 
 void CheckpointWriter::wait() { impl_->rethrow(); }

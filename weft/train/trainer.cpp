@@ -64,7 +64,7 @@ class Trainer {
       if (save_due(last)) save();
     }
     progress.phase("saving");
-    checkpoints_->wait();
+    checkpoints_->retire();
     finish("done");
     return 0;
   }
@@ -96,9 +96,11 @@ class Trainer {
       log_info("resumed from {} at step {}, {} samples consumed", resume_from_, state_.step,
                state_.samples_consumed);
     }
-    checkpoints_ = std::make_unique<CheckpointWriter>(
-        files_, paths_.checkpoints(),
-        WriterOptions{.keep = cfg().checkpoint.keep, .async = job_->plan.snapshot_bytes > 0});
+    checkpoints_ =
+        std::make_unique<CheckpointWriter>(files_, paths_.checkpoints(),
+                                           WriterOptions{.keep = cfg().checkpoint.keep,
+                                                         .async = job_->plan.snapshot_bytes > 0,
+                                                         .wait_for_proof = true});
   }
 
   void open_data() {
@@ -281,7 +283,7 @@ class Trainer {
 
   void stop_by_signal() {
     if (saved_step_ != state_.step) save();
-    checkpoints_->wait();
+    checkpoints_->retire();
     finish("stopped by a signal");
     throw Interrupted("train", fmt::format("stopped by {} after step {}, saved; try --resume to "
                                            "continue",
