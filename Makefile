@@ -36,7 +36,7 @@ quickstart: build
 bench: | setup
 	cmake --preset release -B $(BUILD) -DWEFT_BENCH=ON
 	cmake --build $(BUILD) -j $(JOBS)
-	set -e; for program in $(BUILD)/bench/*_bench; do echo "== $$program"; $$program; done
+	set -e; for program in $(BUILD)/bench/bench_*; do echo "== $$program"; $$program; done
 
 format: | setup
 	tools/format.sh

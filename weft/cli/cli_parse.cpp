@@ -80,11 +80,10 @@ void add_option(CLI::App& app, Found& found) {
   found.option->type_name(spec.value_optional ? "[=" + spec.value + "]" : spec.value);
   if (spec.positional && many) {
     found.option->expected(spec.required ? 1 : 0, std::numeric_limits<int>::max() / 2);
-  } else if (many) {
-    found.option->allow_extra_args(false);
-  } else {
+  } else if (!many) {
     found.option->expected(1);
   }
+  if (!spec.positional) found.option->allow_extra_args(false);  // one word per option
 }
 
 const OptionSpec* find_option(const OptionList& options, std::string_view name) {

@@ -93,6 +93,7 @@ TEST(Options, RepeatableOptionsDoNotTakePositionals) {
   const ProbeVerb verb = parsed({"--set", "a=1", "a.toml"});
   EXPECT_EQ(verb.sets, std::vector<std::string>{"a=1"});
   EXPECT_EQ(verb.config, "a.toml");
+  EXPECT_EQ(parsed({"--out", "d", "a.toml"}).config, "a.toml");
 }
 
 TEST(Options, ValuesMayBeEmptyOrLookLikeOptions) {
