@@ -287,6 +287,13 @@ TEST(ConfigText, TomlLoadsBackEqual) {
   }
 }
 
+TEST(Config, PathsStartAtTheFileOrTheCurrentFolder) {
+  const std::string text = "[model]\nfamily = \"gpt2\"\n[data]\ntrain = [\"a.txt\"]\n";
+  const Config config = parse_config(text, "/some/place/run.toml", {"data.valid=[\"b.txt\"]"});
+  EXPECT_EQ(config.data.train[0], "/some/place/a.txt");
+  EXPECT_EQ(config.data.valid[0], (std::filesystem::current_path() / "b.txt").string());
+}
+
 TEST(ConfigText, TomlLeavesOutWhatDoesNotApply) {
   const std::string text = config_toml(parse(kRich));
   EXPECT_FALSE(has(text, "betas"));

@@ -195,7 +195,8 @@ Config parse_config(std::string_view text, const std::string& name,
   std::set<std::string> seen;
   assign(parse_toml(text, name), folder, seen, config);
   seen.clear();  // an override may replace a key of the file, but not another override
-  for (const std::string& item : overrides) assign(parse_override(item), folder, seen, config);
+  const std::string here = fs::current_path().string();
+  for (const std::string& item : overrides) assign(parse_override(item), here, seen, config);
   validate_config(config);
   return config;
 }

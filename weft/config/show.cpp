@@ -145,9 +145,9 @@ std::string config_reference() {
       "are\n"
       "integers or strings such as \"80GB\" (10^9) and \"4GiB\" (2^30). Relative paths start at "
       "the\n"
-      "folder of the configuration file. A key that does not apply to the chosen optimizer, "
-      "schedule\n"
-      "or backend is refused, not ignored.\n";
+      "folder of the configuration file, those given with `--set` at the current folder. A key "
+      "that does\n"
+      "not apply to the chosen optimizer, schedule or backend is refused, not ignored.\n";
   std::string_view section = "?";
   for (const KeySpec& spec : config_schema()) {
     if (section_of(spec.key) != section) {
