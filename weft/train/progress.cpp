@@ -195,17 +195,17 @@ void Progress::step(const StepRecord& record) {
     // On a terminal the bar says it; the log file has it either way.
     log_line(terminal_ ? LogLevel::debug : LogLevel::info, line);
   }
-  if (terminal_) redraw();
+  if (terminal_) redraw(false);
 }
 
 void Progress::eval(const EvalRecord& record) { log_line(LogLevel::info, eval_line(record)); }
 
 void Progress::phase(std::string_view text) {
   phase_ = text;
-  if (terminal_) redraw();
+  if (terminal_ && steps_seen_ > 0) redraw(true);
 }
 
-void Progress::redraw() {
+void Progress::redraw(bool at_once) {
   const int64_t to_do = std::max<int64_t>(options_.total_steps - last_.step, 0);
   const double remaining_s = steps_seen_ < 2 ? -1 : mean_ms_ * 1e-3 * static_cast<double>(to_do);
   std::string line = bar_line(last_, options_.total_steps, remaining_s, phase_,
@@ -213,9 +213,8 @@ void Progress::redraw() {
   Screen& s = screen();
   const std::lock_guard lock(s.mutex);
   const auto now = std::chrono::steady_clock::now();
-  const bool changes_phase = !phase_.empty() || to_do == 0;
   s.line = std::move(line);
-  if (s.stepped_aside || (!changes_phase && now - s.drawn < kRedrawInterval)) return;
+  if (s.stepped_aside || (!at_once && to_do > 0 && now - s.drawn < kRedrawInterval)) return;
   s.drawn = now;
   s.show();
 }

@@ -33,7 +33,7 @@ class Progress {
   void phase(std::string_view text);
 
  private:
-  void redraw();
+  void redraw(bool at_once);
 
   ProgressOptions options_;
   bool terminal_ = false;

@@ -208,8 +208,9 @@ if (steps.length) {
   const grid = el('div', {class: 'charts'});
   section('Curves', grid);
   const loss = series.columns.loss;
-  const lines = [{label: 'train', tone: 'blue', faint: true, width: 1, xs: steps, ys: loss, band: true},
-                 {label: 'train, smoothed', tone: 'blue', width: 2, xs: steps, ys: smooth(loss.map(middle))}];
+  const long = steps.length >= 40;
+  const lines = [{label: 'train', tone: 'blue', faint: long, width: long ? 1 : 2, xs: steps, ys: loss, band: true}];
+  if (long) lines.push({label: 'train, smoothed', tone: 'blue', width: 2, xs: steps, ys: smooth(loss.map(middle))});
   if (data.evals.length) {
     lines.push({label: 'validation', tone: 'orange', width: 1.6, points: true,
                 xs: data.evals.map(e => e[0]), ys: data.evals.map(e => e[1])});
