@@ -111,12 +111,6 @@ class Trainer {
                                                            .shuffle = cfg().data.shuffle,
                                                            .global_batch = cfg().train.global_batch,
                                                            .start = state_.samples_consumed});
-    const SourceCounts counts = sets.train->counts();
-    log_info(
-        "data: {} documents, {} tokens, {} samples of {}; {} per epoch dropped, {} empty skipped",
-        counts.documents, counts.tokens, sets.train->num_samples(), cfg().data.seq_len,
-        loader_->dropped_per_epoch(), counts.skipped);
-    if (valid_ != nullptr) log_info("validation: {} samples", valid_->num_samples());
   }
 
   void open_records() {
