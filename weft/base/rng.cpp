@@ -1,8 +1,5 @@
 #include "weft/base/rng.h"
 
-#include <cmath>
-#include <numbers>
-
 namespace weft {
 namespace {
 
@@ -44,14 +41,6 @@ uint64_t RngStream::below(uint64_t index, uint64_t bound) const {
   const PhiloxBlock block = block_of(key_, index, 0);
   const uint64_t word = (uint64_t{block[0]} << 32) | block[1];
   return static_cast<uint64_t>((static_cast<Wide>(word) * bound) >> 64);
-}
-
-double RngStream::normal(uint64_t index) const {
-  const PhiloxBlock block = block_of(key_, index, 0);
-  const double radius_bits = ((uint64_t{block[0]} << 21) | (block[1] >> 11)) + 1.0;  // (0, 2^53]
-  const double angle_bits = static_cast<double>((uint64_t{block[2]} << 21) | (block[3] >> 11));
-  return std::sqrt(-2.0 * std::log(radius_bits * 0x1p-53)) *
-         std::cos(2.0 * std::numbers::pi * angle_bits * 0x1p-53);
 }
 
 uint64_t dropout_key(uint64_t seed, uint64_t step, uint64_t site) {

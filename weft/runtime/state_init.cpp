@@ -39,6 +39,21 @@ int64_t logical_index(const PlanState& state, int64_t index) {
   return result;
 }
 
+namespace {
+
+/// Length of the runs of elements that are consecutive in the logical tensor too.
+int64_t contiguous_run(const PlanState& state) {
+  const Shape& shape = state.type.shape;
+  if (state.logical.shape.empty() || shape.empty())
+    return std::max<int64_t>(1, num_elements(shape));
+  size_t dim = shape.size() - 1;
+  int64_t run = shape[dim];
+  for (; dim > 0 && shape[dim] == state.logical.shape[dim]; --dim) run *= shape[dim - 1];
+  return std::max<int64_t>(1, run);
+}
+
+}  // namespace
+
 void fill_state(const PlanState& state, uint64_t seed, int64_t begin, int64_t count,
                 std::byte* out) {
   const DType dtype = state.type.dtype;
@@ -57,16 +72,23 @@ void fill_state(const PlanState& state, uint64_t seed, int64_t begin, int64_t co
     return;
   }
   const RngStream stream(seed, state.logical.name.empty() ? state.name : state.logical.name);
-  const int64_t row = state.type.shape.empty() ? 1 : state.type.shape.back();
+  const double stddev = state.init.stddev;
+  logical_index(state, 0);  // throws here rather than on another thread
+  const int64_t run = contiguous_run(state);
   parallel_pieces(count, [&](int64_t first, int64_t last) {
-    // Elements of one row are consecutive in the logical tensor too.
+    double drawn[512];
     for (int64_t i = first; i < last;) {
       const int64_t index = begin + i;
-      const int64_t stop = std::min(last, i + row - index % row);
-      auto element = static_cast<uint64_t>(logical_index(state, index));
-      for (; i < stop; ++i, ++element) {
-        store_element(out, dtype, i, stream.normal(element) * state.init.stddev);
+      const int64_t size = std::min({last - i, run - index % run, int64_t{512}});
+      stream.normals(static_cast<uint64_t>(logical_index(state, index)), size, drawn);
+      for (int64_t k = 0; k < size; ++k) drawn[k] *= stddev;
+      if (dtype == DType::f32) {
+        float* to = reinterpret_cast<float*>(out) + i;
+        for (int64_t k = 0; k < size; ++k) to[k] = static_cast<float>(drawn[k]);
+      } else {
+        convert_elements(drawn, DType::f64, out + i * dtype_size(dtype), dtype, size);
       }
+      i += size;
     }
   });
 }
