@@ -20,10 +20,9 @@ void rmsnorm(const NormArgs& args) {
   for (int64_t row = args.begin; row < args.end; ++row) {
     const T* x = static_cast<const T*>(args.x) + row * width;
     T* y = static_cast<T*>(args.y) + row * width;
-    VF squares = hn::Zero(DF());
-    for_vectors(width, [&](auto get, auto) HWY_ATTR {
+    const VF squares = sum_vectors(width, [&](auto get) HWY_ATTR {
       const VF value = get(x);
-      squares = hn::MulAdd(value, value, squares);
+      return hn::Mul(value, value);
     });
     const float mean = sum_lanes(squares) / static_cast<float>(width);
     const float rstd = 1.0f / std::sqrt(mean + args.eps);
@@ -72,16 +71,15 @@ void layernorm(const NormArgs& args) {
   for (int64_t row = args.begin; row < args.end; ++row) {
     const T* x = static_cast<const T*>(args.x) + row * width;
     T* y = static_cast<T*>(args.y) + row * width;
-    VF total = hn::Zero(DF());
-    for_vectors(width, [&](auto get, auto) HWY_ATTR { total = hn::Add(total, get(x)); });
+    const VF total = sum_vectors(width, [&](auto get) HWY_ATTR { return get(x); });
     const float mean = sum_lanes(total) / static_cast<float>(width);
     const VF shift = set(mean);
-    VF squares = hn::Zero(DF());
-    int64_t i = 0;
-    for (; i + kLanes <= width; i += kLanes) {
-      const VF value = hn::Sub(load(x + i), shift);
-      squares = hn::MulAdd(value, value, squares);
-    }
+    const int64_t whole = width / kLanes * kLanes;
+    const VF squares = sum_vectors(whole, [&](auto get) HWY_ATTR {
+      const VF value = hn::Sub(get(x), shift);
+      return hn::Mul(value, value);
+    });
+    int64_t i = whole;
     float variance = sum_lanes(squares);
     for (; i < width; ++i) {  // lanes beyond the row would count as -mean
       float value;

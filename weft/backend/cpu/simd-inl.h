@@ -112,6 +112,27 @@ HWY_INLINE void for_vectors(int64_t count, const F& f) {
   }
 }
 
+/// Sum over the vectors of [0, count) of f(get), in four chains that do not wait for each other. In
+/// the last, partial vector `get` gives zeros beyond the end, for which f must give 0.
+template <class F>
+HWY_INLINE VF sum_vectors(int64_t count, const F& f) {
+  VF s0 = hn::Zero(DF()), s1 = s0, s2 = s0, s3 = s0;
+  const auto at = [&](int64_t i)
+                      HWY_ATTR { return f([i](auto* p) HWY_ATTR { return load(p + i); }); };
+  int64_t i = 0;
+  for (; i + 4 * kLanes <= count; i += 4 * kLanes) {
+    s0 = hn::Add(s0, at(i));
+    s1 = hn::Add(s1, at(i + kLanes));
+    s2 = hn::Add(s2, at(i + 2 * kLanes));
+    s3 = hn::Add(s3, at(i + 3 * kLanes));
+  }
+  for (; i + kLanes <= count; i += kLanes) s0 = hn::Add(s0, at(i));
+  if (const int64_t rest = count - i; rest > 0) {
+    s1 = hn::Add(s1, f([i, rest](auto* p) HWY_ATTR { return load_tail(p + i, rest); }));
+  }
+  return hn::Add(hn::Add(s0, s1), hn::Add(s2, s3));
+}
+
 }  // namespace HWY_NAMESPACE
 }  // namespace weft::cpu
 HWY_AFTER_NAMESPACE();
