@@ -34,7 +34,8 @@ class Backend : public KernelSupport {
   virtual std::unique_ptr<DeviceArena> allocate(int64_t bytes) = 0;
   /// Prepares a kernel; BugError when supports(spec) is false.
   virtual std::unique_ptr<Kernel> prepare(const KernelSpec& spec) = 0;
-  /// Copies between host memory and the arena, complete on return.
+  /// Copies between host memory and the arena, complete on return. Safe from several threads at
+  /// once on ranges that do not overlap.
   virtual void copy_to_device(void* device, const void* host, int64_t bytes) = 0;
   virtual void copy_to_host(void* host, const void* device, int64_t bytes) = 0;
 };

@@ -184,7 +184,7 @@ int64_t live_peak(std::span<const ArenaItem> items, int32_t* step) {
 }
 
 int64_t place_items(std::span<ArenaItem> items) {
-  constexpr int kMaxPromotions = 200;
+  constexpr int kMaxPromotions = 50;
   constexpr int64_t kWorkLimit = 150'000'000;  // block visits, about half a second
 
   std::vector<int32_t> ids;
@@ -199,7 +199,7 @@ int64_t place_items(std::span<ArenaItem> items) {
     if (items[i].bytes > 0) ids.push_back(static_cast<int32_t>(i));
   }
   const int64_t bound = live_peak(rounded);
-  const int64_t good_enough = bound + bound / 200;
+  const int64_t good_enough = bound + bound / 100;
 
   Placer placer(rounded, num_steps);
   int64_t best = INT64_MAX;

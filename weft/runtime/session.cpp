@@ -14,8 +14,8 @@
 namespace weft {
 namespace {
 
-/// Host bytes that initialisation and conversion work on at a time.
-constexpr int64_t kChunkBytes = 8 << 20;
+/// Elements that initialisation and conversion work on at a time: small enough for the cache.
+constexpr int64_t kChunkElements = 1 << 15;
 
 using KernelMap =
     std::unordered_map<KernelSpec, std::unique_ptr<Kernel>, KernelSpecHash, KernelSpecEqual>;
@@ -110,19 +110,21 @@ struct Session::Impl {
     return found->second;
   }
 
-  void init_state(const PlanState& state, uint64_t seed, std::vector<std::byte>& chunk) {
+  void init_state(const PlanState& state, uint64_t seed) {
     const int64_t size = dtype_size(state.type.dtype);
-    const int64_t step = kChunkBytes / size;
-    const int64_t total = state.type.elements();
-    for (int64_t begin = 0; begin < total; begin += step) {
-      const int64_t count = std::min(step, total - begin);
-      fill_state(state, seed, begin, count, chunk.data());
-      backend.copy_to_device(address(state.buffer) + begin * size, chunk.data(), count * size);
-    }
+    parallel_pieces(state.type.elements(), [&](int64_t first, int64_t last) {
+      std::vector<std::byte> chunk(static_cast<size_t>(kChunkElements * size));
+      for (int64_t begin = first; begin < last; begin += kChunkElements) {
+        const int64_t count = std::min(kChunkElements, last - begin);
+        if (state.init.kind == StateInit::Kind::normal || begin == first) {
+          fill_state(state, seed, begin, count, chunk.data());
+        }
+        backend.copy_to_device(address(state.buffer) + begin * size, chunk.data(), count * size);
+      }
+    });
   }
 
-  void refresh_copy(const PlanState& state, std::vector<std::byte>& from,
-                    std::vector<std::byte>& to) {
+  void refresh_copy(const PlanState& state) {
     const PlanState* source = plan.find_state(state.init.source);
     WEFT_CHECK(source != nullptr && source->init.kind != StateInit::Kind::copy, "session",
                "state {} copies {}, expected a state with a value of its own", state.name,
@@ -130,20 +132,21 @@ struct Session::Impl {
     WEFT_CHECK(source->type.shape == state.type.shape, "session",
                "state {} {} copies {} {}, expected the same shape", state.name,
                shape_text(state.type.shape), source->name, shape_text(source->type.shape));
-    const int64_t from_size = dtype_size(source->type.dtype);
-    const int64_t to_size = dtype_size(state.type.dtype);
-    const int64_t step = kChunkBytes / std::max(from_size, to_size);
-    const int64_t total = state.type.elements();
-    for (int64_t begin = 0; begin < total; begin += step) {
-      const int64_t count = std::min(step, total - begin);
-      backend.copy_to_host(from.data(), address(source->buffer) + begin * from_size,
-                           count * from_size);
-      parallel_pieces(count, [&](int64_t first, int64_t last) {
-        convert_elements(from.data() + first * from_size, source->type.dtype,
-                         to.data() + first * to_size, state.type.dtype, last - first);
-      });
-      backend.copy_to_device(address(state.buffer) + begin * to_size, to.data(), count * to_size);
-    }
+    const DType from_dtype = source->type.dtype;
+    const DType to_dtype = state.type.dtype;
+    const int64_t from_size = dtype_size(from_dtype);
+    const int64_t to_size = dtype_size(to_dtype);
+    parallel_pieces(state.type.elements(), [&](int64_t first, int64_t last) {
+      std::vector<std::byte> from(static_cast<size_t>(kChunkElements * from_size));
+      std::vector<std::byte> to(static_cast<size_t>(kChunkElements * to_size));
+      for (int64_t begin = first; begin < last; begin += kChunkElements) {
+        const int64_t count = std::min(kChunkElements, last - begin);
+        backend.copy_to_host(from.data(), address(source->buffer) + begin * from_size,
+                             count * from_size);
+        convert_elements(from.data(), from_dtype, to.data(), to_dtype, count);
+        backend.copy_to_device(address(state.buffer) + begin * to_size, to.data(), count * to_size);
+      }
+    });
   }
 
   const Plan& plan;
@@ -199,18 +202,15 @@ void Session::write_state(int index, const void* data) {
 }
 
 void Session::init_states(uint64_t seed) {
-  std::vector<std::byte> chunk(static_cast<size_t>(kChunkBytes));
   for (const PlanState& state : plan_.states) {
-    if (state.init.kind != StateInit::Kind::copy) impl_->init_state(state, seed, chunk);
+    if (state.init.kind != StateInit::Kind::copy) impl_->init_state(state, seed);
   }
   refresh_copies();
 }
 
 void Session::refresh_copies() {
-  std::vector<std::byte> from(static_cast<size_t>(kChunkBytes));
-  std::vector<std::byte> to(static_cast<size_t>(kChunkBytes));
   for (const PlanState& state : plan_.states) {
-    if (state.init.kind == StateInit::Kind::copy) impl_->refresh_copy(state, from, to);
+    if (state.init.kind == StateInit::Kind::copy) impl_->refresh_copy(state);
   }
 }
 

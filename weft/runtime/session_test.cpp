@@ -354,7 +354,7 @@ TEST(Session, StatesAreDrawnFromTheLogicalTensor) {
 TEST(Session, LargeStatesAreDrawnInPieces) {
   Graph graph;
   const int64_t rows = 1031;
-  const int64_t columns = 4099;  // 16.9 MB: three chunks, none of them whole rows
+  const int64_t columns = 4099;  // many chunks, none of them whole rows
   graph.add_state(state_of("w", DType::f32, {rows, columns}, {StateInit::Kind::normal, 1.0, ""},
                            {"w", {rows, columns}, {0, 0}}));
   graph.add_state(state_of("low", DType::bf16, {rows, columns}, {StateInit::Kind::copy, 0, "w"},

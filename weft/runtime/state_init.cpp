@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <exception>
 #include <thread>
 #include <vector>
 
@@ -15,11 +16,22 @@ void parallel_pieces(int64_t count, const std::function<void(int64_t, int64_t)>&
   const auto cores = static_cast<int64_t>(std::max(1u, std::thread::hardware_concurrency()));
   const int64_t pieces = std::clamp<int64_t>(count / kSmallest, 1, cores);
   const int64_t step = (count + pieces - 1) / pieces;
-  std::vector<std::jthread> threads;
-  for (int64_t begin = step; begin < count; begin += step) {
-    threads.emplace_back([&body, begin, end = std::min(count, begin + step)] { body(begin, end); });
+  std::vector<std::exception_ptr> errors(static_cast<size_t>(pieces));
+  const auto run = [&](int64_t piece) {
+    try {
+      body(piece * step, std::min(count, (piece + 1) * step));
+    } catch (...) {
+      errors[static_cast<size_t>(piece)] = std::current_exception();
+    }
+  };
+  {
+    std::vector<std::jthread> threads;
+    for (int64_t piece = 1; piece * step < count; ++piece) threads.emplace_back(run, piece);
+    run(0);
   }
-  body(0, std::min(count, step));
+  for (const std::exception_ptr& error : errors) {
+    if (error) std::rethrow_exception(error);
+  }
 }
 
 int64_t logical_index(const PlanState& state, int64_t index) {
@@ -66,31 +78,27 @@ void fill_state(const PlanState& state, uint64_t seed, int64_t begin, int64_t co
   WEFT_CHECK(is_floating(dtype), "init_states", "state {} has dtype {}, expected a floating one",
              state.name, dtype_name(dtype));
   if (kind == StateInit::Kind::ones) {
-    parallel_pieces(count, [&](int64_t first, int64_t last) {
-      for (int64_t i = first; i < last; ++i) store_element(out, dtype, i, 1.0);
-    });
+    for (int64_t i = 0; i < count; ++i) store_element(out, dtype, i, 1.0);
     return;
   }
   const RngStream stream(seed, state.logical.name.empty() ? state.name : state.logical.name);
   const double stddev = state.init.stddev;
-  logical_index(state, 0);  // throws here rather than on another thread
-  const int64_t run = contiguous_run(state);
-  parallel_pieces(count, [&](int64_t first, int64_t last) {
-    double drawn[512];
-    for (int64_t i = first; i < last;) {
-      const int64_t index = begin + i;
-      const int64_t size = std::min({last - i, run - index % run, int64_t{512}});
-      stream.normals(static_cast<uint64_t>(logical_index(state, index)), size, drawn);
-      for (int64_t k = 0; k < size; ++k) drawn[k] *= stddev;
-      if (dtype == DType::f32) {
-        float* to = reinterpret_cast<float*>(out) + i;
-        for (int64_t k = 0; k < size; ++k) to[k] = static_cast<float>(drawn[k]);
-      } else {
-        convert_elements(drawn, DType::f64, out + i * dtype_size(dtype), dtype, size);
-      }
-      i += size;
+  double drawn[512];
+  for (int64_t i = 0; i < count;) {
+    const int64_t index = begin + i;
+    const auto element = static_cast<uint64_t>(logical_index(state, index));
+    const int64_t run = contiguous_run(state);
+    const int64_t size = std::min({count - i, run - index % run, int64_t{512}});
+    stream.normals(element, size, drawn);
+    for (int64_t k = 0; k < size; ++k) drawn[k] *= stddev;
+    if (dtype == DType::f32) {
+      float* to = reinterpret_cast<float*>(out) + i;
+      for (int64_t k = 0; k < size; ++k) to[k] = static_cast<float>(drawn[k]);
+    } else {
+      convert_elements(drawn, DType::f64, out + i * dtype_size(dtype), dtype, size);
     }
-  });
+    i += size;
+  }
 }
 
 }  // namespace weft

@@ -10,7 +10,8 @@
 
 namespace weft {
 
-/// Runs body(begin, end) over pieces of [0, count) on the cores of the machine.
+/// Runs body(begin, end) over pieces of [0, count) on the cores of the machine; rethrows an error
+/// of any piece once all have ended.
 void parallel_pieces(int64_t count, const std::function<void(int64_t, int64_t)>& body);
 
 /// Writes elements [begin, begin + count) of the initial value of `state` to `out`, in the dtype
