@@ -159,7 +159,7 @@ TEST_P(GoldenModel, Bf16StaysClose) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, GoldenModel, ::testing::ValuesIn(golden_names()),
-                         [](const auto& info) { return info.param; });
+                         [](const auto& tested) { return tested.param; });
 
 // ---- import and export -------------------------------------------------------------------------
 
@@ -208,7 +208,7 @@ std::vector<std::string> round_trip_names() {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, RoundTrip, ::testing::ValuesIn(round_trip_names()),
-                         [](const auto& info) { return info.param; });
+                         [](const auto& tested) { return tested.param; });
 
 TEST(RoundTrip, ShardsOfAnySizeHoldTheSameTensors) {
   const TestFolder temp;
