@@ -24,6 +24,13 @@ constexpr int64_t kSlabDepth = 4096;      // k values of packed B at a time
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
+/// A product without rows.
+class EmptyGemm final : public Gemm {
+ public:
+  int64_t workspace_bytes() const override { return 0; }
+  void run(const void*, const void*, void*, const float*, const void*, void*) const override {}
+};
+
 class PackedGemm final : public Gemm {
  public:
   PackedGemm(const GemmSpec& spec, int threads)
@@ -193,6 +200,7 @@ std::unique_ptr<Gemm> make_packed_gemm(const GemmSpec& spec, int threads) {
 }
 
 std::unique_ptr<Gemm> make_gemm(const GemmSpec& spec, int threads, GemmKind kind) {
+  if (spec.m == 0) return std::make_unique<EmptyGemm>();
   const bool dot_products = kind == GemmKind::automatic && spec.a == DType::bf16 &&
                             spec.b == DType::bf16 && has_bf16_dot_products();
   if (kind == GemmKind::onednn || dot_products) {

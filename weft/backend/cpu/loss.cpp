@@ -105,7 +105,8 @@ class Projection : public CpuKernel {
         rows_(num_rows(spec.inputs[0].shape)),
         hidden_(spec.inputs[0].shape.back()),
         classes_(spec.inputs.at(1).shape.at(transpose_w_ ? 0 : 1)),
-        chunk_(std::clamp<int64_t>(spec.attrs.get_int("chunk_rows"), 1, rows_)),
+        chunk_(
+            std::clamp<int64_t>(spec.attrs.get_int("chunk_rows"), 1, std::max<int64_t>(rows_, 1))),
         threads_(threads) {
     logits_.make(*this, chunk_, [&](int64_t rows) { return logits_spec(rows); });
   }
@@ -215,6 +216,9 @@ class LinearCrossEntropyTrain final : public Projection {
     float* dw = out<float>(args, 2);
     float* dlogits = logits(args);
     void* scratch = gemm_workspace(args);
+    const auto dw_bytes = static_cast<size_t>(hidden_ * classes_) * sizeof(float);
+    if (rows_ == 0 && acc == nullptr) std::memset(dw, 0, dw_bytes);
+    if (rows_ == 0 && acc != nullptr) std::memmove(dw, acc, dw_bytes);
     for (int64_t row = 0; row < rows_; row += chunk_) {
       const int64_t rows = std::min(chunk_, rows_ - row);
       const char* x = x_rows(args, row);
