@@ -1,3 +1,5 @@
+#include <numeric>
+
 #include "weft/base/check.h"
 #include "weft/compile/passes.h"
 
@@ -13,7 +15,7 @@ bool supported(const Graph& graph, const Node& node, const KernelSupport& suppor
 void expand_unsupported(Graph& graph, const KernelSupport& support) {
   const NodeId count = graph.num_nodes();
   std::vector<NodeId> order;
-  bool changed = false;
+  std::vector<std::pair<ValueId, ValueId>> replaced;
   for (NodeId id = 0; id < count; ++id) {
     const Node node = graph.node(id);  // a copy: adding nodes moves the list
     const OpDef& def = op_def(node.op);
@@ -21,7 +23,6 @@ void expand_unsupported(Graph& graph, const KernelSupport& support) {
       order.push_back(id);
       continue;
     }
-    changed = true;
     graph.set_scope(node.scope);
     graph.set_phase(node.phase);
     graph.set_micro(node.micro);
@@ -30,10 +31,15 @@ void expand_unsupported(Graph& graph, const KernelSupport& support) {
     for (NodeId made = first; made < graph.num_nodes(); ++made) order.push_back(made);
     for (size_t i = 0; i < results.size(); ++i) {
       graph.value(results[i]).memory_class = graph.value(node.outputs[i]).memory_class;
-      graph.replace_uses(node.outputs[i], results[i]);
+      replaced.emplace_back(node.outputs[i], results[i]);
     }
   }
-  if (changed) graph.reorder_nodes(order);
+  if (replaced.empty()) return;
+  std::vector<ValueId> replacement(static_cast<size_t>(graph.num_values()));
+  std::iota(replacement.begin(), replacement.end(), 0);
+  for (const auto& [from, to] : replaced) replacement[static_cast<size_t>(from)] = to;
+  graph.substitute(replacement);
+  graph.reorder_nodes(order);
 }
 
 }  // namespace weft

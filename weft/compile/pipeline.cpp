@@ -85,7 +85,8 @@ PlanOptions plan_options(const Config& config, const ModelSpec& spec) {
   options.model.parameters = count_parameters(spec);
   options.model.active_parameters = options.model.parameters;
   options.model.flops_per_token = flops_per_token(spec, config.data.seq_len);
-  options.machine = default_cpu_machine(static_cast<int>(std::max<int64_t>(1, config.device.threads)));
+  options.machine =
+      default_cpu_machine(static_cast<int>(std::max<int64_t>(1, config.device.threads)));
   options.tokens_per_step =
       config.train.micro_batch * config.train.accumulation * config.data.seq_len;
   options.micro_batch = config.train.micro_batch;

@@ -103,7 +103,9 @@ class Assigner {
   }
   void operator()(std::optional<Json>& (*get)(Config&)) const {
     if (node_.kind != ConfigNode::Kind::table) wrong_type(node_);
-    for (const auto& [name, value] : node_.members) {
+    for (size_t i = 0; i < node_.items.size(); ++i) {
+      const std::string& name = node_.keys[i];
+      const ConfigNode& value = node_.items[i];
       if (std::find(std::begin(kRopeKeys), std::end(kRopeKeys), name) == std::end(kRopeKeys)) {
         refuse_member(name, value, {std::begin(kRopeKeys), std::end(kRopeKeys)});
       }
@@ -114,7 +116,9 @@ class Assigner {
     OffloadPolicy policy;
     if (node_.kind == ConfigNode::Kind::table) {
       double sum = 0;
-      for (const auto& [tier, value] : node_.members) {
+      for (size_t i = 0; i < node_.items.size(); ++i) {
+        const std::string& tier = node_.keys[i];
+        const ConfigNode& value = node_.items[i];
         if (tier != "device" && tier != "host" && tier != "nvme") {
           refuse_member(tier, value, {"device", "host", "nvme"});
         }
@@ -138,7 +142,9 @@ class Assigner {
   }
   void operator()(std::vector<ShardStrategy>& (*get)(Config&)) const {
     if (node_.kind != ConfigNode::Kind::table) wrong_type(node_);
-    for (const auto& [pattern, value] : node_.members) {
+    for (size_t i = 0; i < node_.items.size(); ++i) {
+      const std::string& pattern = node_.keys[i];
+      const ConfigNode& value = node_.items[i];
       ShardStrategy strategy = shard(pattern, value);
       auto& all = get(config_);
       const auto old = std::find_if(all.begin(), all.end(),
@@ -152,7 +158,9 @@ class Assigner {
   }
   void operator()(std::vector<std::pair<std::string, std::string>>& (*get)(Config&)) const {
     if (node_.kind != ConfigNode::Kind::table) wrong_type(node_);
-    for (const auto& [pattern, value] : node_.members) {
+    for (size_t i = 0; i < node_.items.size(); ++i) {
+      const std::string& pattern = node_.keys[i];
+      const ConfigNode& value = node_.items[i];
       const std::string tier = string(value);
       auto& all = get(config_);
       const auto old = std::find_if(all.begin(), all.end(),
@@ -294,7 +302,9 @@ class Assigner {
       }
       case ConfigNode::Kind::table: {
         Json object = Json::object();
-        for (const auto& [name, value] : node.members) object.set(name, json(value));
+        for (size_t i = 0; i < node.items.size(); ++i) {
+          object.set(node.keys[i], json(node.items[i]));
+        }
         return object;
       }
       case ConfigNode::Kind::other: break;
@@ -304,14 +314,16 @@ class Assigner {
 
   ShardStrategy shard(const std::string& pattern, const ConfigNode& value) const {
     const std::string key = fmt::format("{}.\"{}\"", spec_.key, pattern);
-    if (value.kind != ConfigNode::Kind::table || value.members.empty()) {
+    if (value.kind != ConfigNode::Kind::table || value.items.empty()) {
       refuse(value, fmt::format("got {} = {}, expected {{ input = […], weight = […] }} or "
                                 "{{ strategy = \"((dp,1),(1,op))\" }}",
                                 key, shown(value)));
     }
     ShardStrategy strategy;
     strategy.pattern = pattern;
-    for (const auto& [operand, axes] : value.members) {
+    for (size_t i = 0; i < value.items.size(); ++i) {
+      const std::string& operand = value.keys[i];
+      const ConfigNode& axes = value.items[i];
       if (operand == "strategy") {
         if (axes.kind != ConfigNode::Kind::string || axes.string.empty()) {
           refuse(axes, fmt::format("got {}.strategy = {}, expected a string like "
@@ -391,7 +403,9 @@ std::vector<std::string_view> names_in(std::string_view section) {
 
 void walk(const ConfigNode& table, const std::string& prefix, const std::string& folder,
           std::set<std::string>& seen, Config& config) {
-  for (const auto& [name, value] : table.members) {
+  for (size_t i = 0; i < table.items.size(); ++i) {
+    const std::string& name = table.keys[i];
+    const ConfigNode& value = table.items[i];
     // No key needs quotes: a name that does is unknown, and safe to print with them.
     const std::string part = is_bare_key(name) ? name : Json(name).dump();
     const std::string path = prefix.empty() ? part : prefix + "." + part;
@@ -399,7 +413,7 @@ void walk(const ConfigNode& table, const std::string& prefix, const std::string&
       // Tables of patterns may be given in several overrides.
       const bool patterns = path == "parallel.shard" || path == "offload.groups";
       const std::string once =
-          patterns && value.members.size() == 1 ? path + "." + value.members.front().first : path;
+          patterns && value.keys.size() == 1 ? path + "." + value.keys.front() : path;
       if (!seen.insert(once).second) {
         throw UsageError(value.place, fmt::format("got duplicate key {}, expected every key once; "
                                                   "try removing one of the two",

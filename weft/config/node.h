@@ -5,7 +5,6 @@
 #include <set>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "weft/config/config.h"
@@ -18,10 +17,10 @@ struct ConfigNode {
   bool boolean = false;
   int64_t integer = 0;
   double number = 0;
-  std::string string;                                       // text; of `other` the name of its type
-  std::vector<ConfigNode> items;                            // list
-  std::vector<std::pair<std::string, ConfigNode>> members;  // table, in file order
-  std::string place;                                        // "run.toml:12" or "--set …"
+  std::string string;             // text; of `other` the name of its type
+  std::vector<ConfigNode> items;  // list; table: the values, in file order
+  std::vector<std::string> keys;  // table: the key of each item
+  std::string place;              // "run.toml:12" or "--set …"
 };
 
 /// Parses TOML; `name` stands for the file. Throws UsageError with line and column.

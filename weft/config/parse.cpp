@@ -65,7 +65,8 @@ ConfigNode convert(const toml::node& from, const std::string& name, bool lines) 
       for (const Member& member : members) {
         ConfigNode value = convert(*member.value, name, lines);
         value.place = member.place;
-        node.members.emplace_back(member.key, std::move(value));
+        node.keys.push_back(member.key);
+        node.items.push_back(std::move(value));
       }
       break;
     }

@@ -137,14 +137,15 @@ void Graph::reorder_nodes(std::span<const NodeId> order) {
   nodes_ = std::move(nodes);
 }
 
-void Graph::replace_uses(ValueId from, ValueId to) {
-  for (Node& node : nodes_) std::replace(node.inputs.begin(), node.inputs.end(), from, to);
-  for (auto& [name, id] : outputs_) {
-    if (id == from) id = to;
-  }
-  for (State& state : states_) {
-    if (state.result == from) state.result = to;
-  }
+void Graph::substitute(std::span<const ValueId> replacement) {
+  WEFT_CHECK(static_cast<int32_t>(replacement.size()) == num_values(), "graph",
+             "got {} replacements for {} values", replacement.size(), num_values());
+  const auto replace = [&](ValueId& id) {
+    if (id != kNoValue) id = replacement[static_cast<size_t>(id)];
+  };
+  for (Node& node : nodes_) std::for_each(node.inputs.begin(), node.inputs.end(), replace);
+  for (auto& [name, id] : outputs_) replace(id);
+  for (State& state : states_) replace(state.result);
 }
 
 std::string_view phase_name(Phase phase) {

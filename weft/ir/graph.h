@@ -130,8 +130,9 @@ class Graph {
   /// Replaces the node list by `order` (a permutation or a subset of node ids); ids change, and
   /// values whose producer is dropped keep kNoNode. Used by passes.
   void reorder_nodes(std::span<const NodeId> order);
-  /// Rewrites every use of `from` (inputs, outputs, state results) to `to`.
-  void replace_uses(ValueId from, ValueId to);
+  /// Rewrites every use (inputs, outputs, state results) of value v to replacement[v], in one pass
+  /// over the graph. Has one entry per value; v itself where nothing changes.
+  void substitute(std::span<const ValueId> replacement);
 
  private:
   std::string unique_name(std::string base);

@@ -96,6 +96,9 @@ std::vector<int64_t> read_window(const ModelSpec& spec, const Fields& f, const s
       if (type != "sliding_attention")
         f.wrong("layer_types", "full_attention or sliding_attention");
       if (size <= 0) f.wrong("layer_types", "a sliding_window beside sliding_attention");
+      if (qwen && !enabled) {
+        f.wrong("layer_types", "use_sliding_window = true beside sliding_attention");
+      }
       window[i] = size;
     }
     return window;
@@ -206,6 +209,11 @@ Json make_gpt2_json(const ModelSpec& spec) {
        {"layer_norm_epsilon", spec.norm_eps},
        {"activation_function", spec.activation == "gelu_tanh" ? "gelu_new" : spec.activation},
        {"tie_word_embeddings", spec.tied},
+       {"resid_pdrop", spec.dropout},
+       {"embd_pdrop", spec.dropout},
+       {"attn_pdrop", 0.0},
+       {"bos_token_id", Json()},
+       {"eos_token_id", Json()},
        {"initializer_range", spec.initializer_range}});
 }
 

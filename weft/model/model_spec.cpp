@@ -91,6 +91,17 @@ ModelSpec from_fields(const ModelConfig& config, std::optional<int64_t> tokenize
                      "got a rotary, window, head_dim or qk_norm key with family gpt2, which "
                      "has none; try family = \"llama\" or drop the key");
   }
+  const bool window = config.sliding_window.value_or(0) > 0;
+  if ((spec.qk_norm || window) && spec.mlp_bias) {
+    throw UsageError("model.mlp_bias",
+                     "got true with qk_norm or sliding_window, which no Hugging "
+                     "Face family can express; try mlp_bias = false");
+  }
+  if (window && spec.qkv_bias && !spec.qk_norm) {
+    throw UsageError("model.attention_bias",
+                     "got true with sliding_window, which the mistral family cannot express; try "
+                     "attention_bias = false");
+  }
   if (config.rope_theta) spec.rope.theta = *config.rope_theta;
   if (config.rope_parameters)
     spec.rope = rope_from_json(*config.rope_parameters, spec.rope.theta, "model.rope_parameters");

@@ -65,7 +65,10 @@ TEST(ModelSpec, B75_WindowFieldsOfEachFamily) {
   EXPECT_EQ(window(with(qwen, "use_sliding_window", false)), none);
   EXPECT_EQ(window(with(qwen, "use_sliding_window", true)), second);
   const Json types = Json(Json::Array{"sliding_attention", "full_attention"});
-  EXPECT_EQ(window(with(qwen, "layer_types", types)), (std::vector<int64_t>{4, 0}));
+  EXPECT_EQ(window(with(with(qwen, "layer_types", types), "use_sliding_window", true)),
+            (std::vector<int64_t>{4, 0}));
+  EXPECT_NE(refusal(with(qwen, "layer_types", types)).find("use_sliding_window"),
+            std::string::npos);
   EXPECT_NE(refusal(with(llama_json(), "sliding_window", 4)).find("window"), std::string::npos);
 }
 
