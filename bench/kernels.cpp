@@ -8,6 +8,7 @@
 #include <omp.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <cstring>
 #include <ctime>
 #include <functional>
@@ -53,7 +54,7 @@ double best_seconds(const std::function<void()>& work, int least = 3) {
 std::pair<double, double> best_of_both(const std::function<void()>& a,
                                        const std::function<void()>& b) {
   double best_a = 1e30, best_b = 1e30;
-  for (int round = 0; round < 4; ++round) {
+  for (int round = 0; round < 2; ++round) {
     best_a = std::min(best_a, best_seconds(a));
     best_b = std::min(best_b, best_seconds(b));
   }
@@ -279,6 +280,7 @@ void bench_memory(Backend& backend, int threads) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  std::setvbuf(stdout, nullptr, _IOLBF, 4096);
   const int threads = argc > 1 ? std::stoi(argv[1]) : omp_get_max_threads();
   time_processor = threads == 1;
   const std::string what = argc > 2 ? argv[2] : "";

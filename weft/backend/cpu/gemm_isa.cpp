@@ -64,7 +64,13 @@ void block(int64_t rows, int64_t cols, int64_t depth, const float* a, const floa
   for (int64_t col = 0; col < cols; col += kTileCols) {
     const int64_t width = cols - col < kTileCols ? cols - col : kTileCols;
     const float* b_panel = b + col * panel_depth;
+    // The next panel of B comes from L3 or memory: fetch it piece by piece meanwhile.
+    const float* next = b_panel + kTileCols * panel_depth;
+    const int64_t tiles = (rows + kTileRows - 1) / kTileRows;
+    const int64_t piece = col + kTileCols < cols ? (depth * kTileCols / tiles + 15) / 16 * 16 : 0;
     for (int64_t row = 0; row < rows; row += kTileRows) {
+      for (int64_t i = 0; i < piece; i += 16) __builtin_prefetch(next + i, 0, 2);
+      next += piece;
       const int64_t height = rows - row < kTileRows ? rows - row : kTileRows;
       const float* a_panel = a + row * depth;
       const float* before = prev == nullptr ? nullptr : prev + row * prev_stride + col;

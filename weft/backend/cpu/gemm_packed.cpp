@@ -17,8 +17,8 @@
 namespace weft::cpu {
 namespace {
 
-constexpr int64_t kDepth = 384;           // k values per block: a B panel stays close to L1
-constexpr int64_t kRowBlock = 96;         // rows of A per block: stays in L2
+constexpr int64_t kDepth = 256;           // k values per block: panels of A and B stay in L1
+constexpr int64_t kRowBlock = 144;        // rows of A per block: stays in L2
 constexpr int64_t kSlabFloats = 2 << 20;  // packed B: stays in L3
 constexpr int64_t kSlabDepth = 4096;      // k values of packed B at a time
 
