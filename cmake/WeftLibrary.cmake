@@ -1,10 +1,11 @@
-# weft_library(<folder> [DEPS <weft folders>...] [LIBS <external targets>...] [SOURCES <files>...])
+# weft_library(<folder> [DEPS <weft folders>...] [LIBS <external targets>...] [SOURCES <files>...]
+#              [NO_TESTS])
 #
 # One static library weft_<folder> from the sources of the current folder, plus one test program
 # weft_<folder>_test from its *_test.cpp files. DEPS are the allowed includes of that folder;
 # tools/check_layers.py holds the same table.
 function(weft_library folder)
-  cmake_parse_arguments(ARG "" "" "DEPS;LIBS;SOURCES;TEST_DEPS" ${ARGN})
+  cmake_parse_arguments(ARG "NO_TESTS" "" "DEPS;LIBS;SOURCES;TEST_DEPS" ${ARGN})
   string(REPLACE "/" "_" id ${folder})
   if(ARG_SOURCES)
     set(sources ${ARG_SOURCES})
@@ -26,7 +27,7 @@ function(weft_library folder)
     list(APPEND deps weft_${dep_id})
   endforeach()
   target_link_libraries(weft_${id} PUBLIC ${deps} PRIVATE ${ARG_LIBS} fmt::fmt)
-  if(WEFT_TESTS AND tests)
+  if(WEFT_TESTS AND tests AND NOT ARG_NO_TESTS)
     add_executable(weft_${id}_test ${tests})
     set(test_deps "")
     foreach(dep ${ARG_TEST_DEPS})
