@@ -159,6 +159,18 @@ TEST_F(Run, B44_ADeviceBudgetThatIsTooSmallIsRefusedBeforeStepOne) {
   }
 }
 
+TEST_F(Run, B48_IdsAreCheckedAgainstTheModel) {
+  write_text("rows.jsonl",
+             "{\"input_ids\":[1,2,3,4]}\n{\"input_ids\":[5,6,7]}\n{\"input_ids\":[0,1]}\n"
+             "{\"input_ids\":[2,2,2]}\n");
+  const std::string rows = "data.train=[\"" + path("rows.jsonl") + "\"]";
+  const RunMetrics metrics = run(config({rows, "model.vocab_size=8"}), "rows");
+  EXPECT_EQ(metrics.steps[0].tokens, 3 + 2 + 1 + 2);
+  EXPECT_NEAR(metrics.steps[0].loss, std::log(8.0), 0.1);
+  EXPECT_THROW(run(config({rows, "model.vocab_size=7"}), "small"), InputError);
+  EXPECT_THROW(run(config({"model.vocab_size=256"}), "text"), InputError);
+}
+
 TEST_F(Run, TraceChangesNoBit) {
   run(config(), "plain");
   run(config({"monitor.trace_steps=[2]"}), "traced");

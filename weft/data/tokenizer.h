@@ -44,6 +44,12 @@ std::unique_ptr<Tokenizer> make_byte_tokenizer();
 /// merges.txt). Throws InputError when a file is missing, damaged or asks for an unsupported part.
 std::unique_ptr<Tokenizer> load_tokenizer(const std::string& spec);
 
+/// `tokenizer` for data of a model with `vocab_size` ids: that is the vocabulary ids of files are
+/// checked against, and text that needs an id beyond it is an InputError. An end-of-document id
+/// beyond it becomes 0, which only pads rows then.
+std::unique_ptr<Tokenizer> limit_vocabulary(std::unique_ptr<Tokenizer> tokenizer,
+                                            int32_t vocab_size);
+
 /// Byte-level BPE from the text of a tokenizer.json; `name` stands for the file in messages.
 /// `eos_token` is that of tokenizer_config.json, "" when unknown.
 std::unique_ptr<Tokenizer> parse_tokenizer_json(std::string_view text, const std::string& name,

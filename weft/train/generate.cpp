@@ -70,8 +70,7 @@ void generate(Job& job, const std::vector<int32_t>& prompt, const GenerateOption
   for (int64_t i = 0; i < options.max_new_tokens; ++i) {
     std::vector<float> logits = next_logits(job, ids);
     // A vocabulary padded beyond the tokenizer has ids without text.
-    logits.resize(
-        std::min<size_t>(logits.size(), static_cast<size_t>(job.tokenizer->vocab_size())));
+    logits.resize(std::min<size_t>(logits.size(), static_cast<size_t>(job.text_ids)));
     const auto id = static_cast<int32_t>(sample_token(logits, options.temperature, options.top_k,
                                                       random.uniform(static_cast<uint64_t>(i))));
     if (id == job.tokenizer->eod_id()) return;

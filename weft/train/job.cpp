@@ -135,12 +135,9 @@ std::unique_ptr<Job> open_job(Config config, const CompileOptions& options) {
   auto owner = std::make_unique<Job>(plan_job(std::move(config), options));
   Job& job = *owner;
   if (!job.tokenizer) job.tokenizer = load_tokenizer(tokenizer_path(job.config));
-  if (job.tokenizer->vocab_size() > job.spec.vocab_size) {
-    throw UsageError("data.tokenizer",
-                     fmt::format("got a tokenizer of {} ids for a model of vocab_size {}; try the "
-                                 "tokenizer of the model",
-                                 job.tokenizer->vocab_size(), job.spec.vocab_size));
-  }
+  job.text_ids = std::min<int64_t>(job.tokenizer->vocab_size(), job.spec.vocab_size);
+  job.tokenizer =
+      limit_vocabulary(std::move(job.tokenizer), static_cast<int32_t>(job.spec.vocab_size));
   require_fits(job.plan);
   require_memory(job.plan);
   job.session = std::make_unique<Session>(job.plan, *job.backend);

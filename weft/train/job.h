@@ -19,6 +19,7 @@ namespace weft {
 struct Job {
   Config config;
   std::unique_ptr<Tokenizer> tokenizer;  // null only for plans without a readable tokenizer
+  int64_t text_ids = 0;                  // ids of the model that the tokenizer has text for
   ModelSpec spec;
   std::unique_ptr<Backend> backend;
   Plan plan;
