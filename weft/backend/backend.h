@@ -25,6 +25,8 @@ class DeviceArena {
   virtual ~DeviceArena() = default;
   virtual std::byte* data() = 0;  // 4096-byte aligned
   virtual int64_t bytes() const = 0;
+  /// Whether every byte was 0 when the arena was made; initial zeros then need no write.
+  virtual bool made_zeroed() const { return false; }
 };
 
 class Backend : public KernelSupport {

@@ -155,6 +155,7 @@ struct Session::Impl {
   std::array<KernelMap, kNumLanes> kernels_of_lane;
   std::vector<BoundProgram> programs;
   std::vector<TraceEvent>* trace = nullptr;
+  bool untouched = true;  // no state was ever written
   LaneExecutor executor;  // last: its threads end before anything they use
 };
 
@@ -197,14 +198,20 @@ void Session::read_state(int index, void* data) {
 }
 
 void Session::write_state(int index, const void* data) {
+  impl_->untouched = false;
   const PlanState& state = plan_.states.at(static_cast<size_t>(index));
   impl_->backend.copy_to_device(impl_->address(state.buffer), data, state.type.bytes());
 }
 
 void Session::init_states(uint64_t seed) {
+  const auto& arena = impl_->arenas[static_cast<size_t>(Tier::device)];
+  const bool zeroed = impl_->untouched && arena && arena->made_zeroed();
   for (const PlanState& state : plan_.states) {
-    if (state.init.kind != StateInit::Kind::copy) impl_->init_state(state, seed);
+    if (state.init.kind == StateInit::Kind::copy) continue;
+    if (state.init.kind == StateInit::Kind::zeros && zeroed) continue;
+    impl_->init_state(state, seed);
   }
+  impl_->untouched = false;
   refresh_copies();
 }
 
@@ -218,6 +225,7 @@ RunTimes Session::run(std::string_view program) {
   const BoundProgram& bound = impl_->find(program);
   std::vector<TraceEvent>* trace = impl_->trace;
   impl_->trace = nullptr;
+  impl_->untouched = false;
   if (trace != nullptr) trace->assign(bound.program->steps.size(), {});
   return impl_->executor.run(bound, trace);
 }
