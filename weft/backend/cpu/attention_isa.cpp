@@ -102,8 +102,8 @@ inline int64_t last_key_block(int64_t query, int64_t queries) {
 
 /// scores[i][j] = a[i] . b[j] for the tiles of the block that are not wholly in the future.
 /// `panels` holds B by panels of kTileCols keys, D deep, from the block's first key.
-HWY_INLINE void score_tiles(const Block& block, int64_t depth, const float* a, const float* panels,
-                            float* scores) {
+HWY_NOINLINE void score_tiles(const Block& block, int64_t depth, const float* a,
+                              const float* panels, float* scores) {
   for (int64_t i = 0; i < block.queries; i += kTileRows) {
     const int64_t seen = block.last(std::min(i + kTileRows, block.queries) - 1);
     for (int64_t j = 0; j < seen; j += kTileCols) {
@@ -115,8 +115,8 @@ HWY_INLINE void score_tiles(const Block& block, int64_t depth, const float* a, c
 
 /// out[i][:] += p[i][0 .. seen) . rows of B, for all queries; B by panels of kTileCols columns,
 /// `keys` deep.
-HWY_INLINE void add_weighted(const Block& block, const float* p, const float* panels, int64_t width,
-                             float* out) {
+HWY_NOINLINE void add_weighted(const Block& block, const float* p, const float* panels,
+                               int64_t width, float* out) {
   for (int64_t j = 0; j < width; j += kTileCols) {
     for (int64_t i = 0; i < block.queries; i += kTileRows) {
       const int64_t seen = block.last(std::min(i + kTileRows, block.queries) - 1);
@@ -129,8 +129,8 @@ HWY_INLINE void add_weighted(const Block& block, const float* p, const float* pa
 
 /// out[key][:] += sum over queries of p[query][key] * B[query][:]; B by panels of kTileCols
 /// columns, `queries` deep.
-HWY_INLINE void add_transposed(const Block& block, const float* p, const float* panels,
-                               int64_t width, float* out) {
+HWY_NOINLINE void add_transposed(const Block& block, const float* p, const float* panels,
+                                 int64_t width, float* out) {
   alignas(64) float tile[kTileRows * kTileCols];
   for (int64_t j = 0; j < width; j += kTileCols) {
     for (int64_t i = 0; i < block.keys; i += kTileRows) {
@@ -154,8 +154,8 @@ HWY_INLINE void add_transposed(const Block& block, const float* p, const float* 
 
 /// One row of a forward block: masks, updates the running maximum and sum, turns scores into
 /// weights and scales what `out` holds so far. Columns [0, cols) are whole tiles.
-HWY_INLINE void softmax_row(const Block& block, int64_t i, int64_t cols, float* row, float* maximum,
-                            float* sum, float* out, int64_t width) {
+HWY_NOINLINE void softmax_row(const Block& block, int64_t i, int64_t cols, float* row,
+                              float* maximum, float* sum, float* out, int64_t width) {
   block.mask(i, cols, kMasked, row);
   VF top = set(kMasked);
   for (int64_t j = 0; j < cols; j += kLanes) top = hn::Max(top, load(row + j));
@@ -263,8 +263,8 @@ int64_t backward_floats(const AttentionShape& s) {
 }
 
 /// p = exp(scores - lse) and dscores = p * (dp - delta) for one row; masked columns become 0.
-HWY_INLINE void softmax_grad_row(const Block& block, int64_t i, int64_t cols, float lse,
-                                 float delta, float* row, float* grad) {
+HWY_NOINLINE void softmax_grad_row(const Block& block, int64_t i, int64_t cols, float lse,
+                                   float delta, float* row, float* grad) {
   block.mask(i, cols, kMasked, row);
   const VF shift = set(lse), minus = set(delta);
   for (int64_t j = 0; j < cols; j += kLanes) {

@@ -33,9 +33,9 @@ constexpr int64_t kTileCols = 2 * kLanes;
 /// `prev` may be nullptr (zeros) or equal `out`. kRowStride / kKStride != 0 fix a stride at compile
 /// time. Sums run over ascending k, then add `prev`.
 template <int64_t kRowStride, int64_t kKStride>
-HWY_INLINE void multiply_tile(int64_t depth, const float* HWY_RESTRICT a, int64_t row_stride,
-                              int64_t k_stride, const float* HWY_RESTRICT b, const float* prev,
-                              int64_t prev_stride, float* out, int64_t out_stride) {
+HWY_NOINLINE void multiply_tile(int64_t depth, const float* HWY_RESTRICT a, int64_t row_stride,
+                                int64_t k_stride, const float* HWY_RESTRICT b, const float* prev,
+                                int64_t prev_stride, float* out, int64_t out_stride) {
   const DF d;
   const int64_t rs = kRowStride != 0 ? kRowStride : row_stride;
   const int64_t ks = kKStride != 0 ? kKStride : k_stride;
