@@ -50,8 +50,7 @@ int EvalVerb::run() {
   Job& job = *owner;
   FileSystem files(posix_driver());
   init_weights(job, files, source);
-  const auto dataset =
-      open_valid_dataset(job.config.data, data_base_folder(job.config), *job.tokenizer);
+  const auto dataset = open_valid_dataset(job.config.data, "", *job.tokenizer);
   if (dataset == nullptr) {
     throw UsageError("eval",
                      "got no validation data; try data.valid = [\"file\"] or "

@@ -190,6 +190,4 @@ std::shared_ptr<const Dataset> open_valid_dataset(const DataConfig& config,
                    "--set data.valid_fraction=0.1");
 }
 
-std::string data_base_folder(const Config&) { return ""; }
-
 }  // namespace weft

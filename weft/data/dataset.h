@@ -82,14 +82,12 @@ struct DataSets {
 };
 
 /// Opens train and validation data. Relative paths are taken from `base_folder` ("" = the current
-/// folder). A path is a .txt or .jsonl file, a token file prefix, a folder (its data files in name
-/// order) or a glob pattern (matches in name order). Throws InputError for missing, bad or empty
-/// data, for ids outside the vocabulary, and when a validation part was asked for and has no
-/// sample; UsageError for weights that cannot be.
+/// folder); those of a loaded Config are absolute already. A path is a .txt or .jsonl file, a token
+/// file prefix, a folder (its data files in name order) or a glob pattern (matches in name order).
+/// Throws InputError for missing, bad or empty data, for ids outside the vocabulary, and when a
+/// validation part was asked for and has no sample; UsageError for weights that cannot be.
 DataSets open_datasets(const DataConfig& config, const std::string& base_folder,
                        const Tokenizer& tokenizer);
-/// Base folder for the data paths of a loaded Config: "", since load_config has resolved them.
-std::string data_base_folder(const Config& config);
 /// Only the validation part, for `eval` (the train files are read only with valid_fraction).
 std::shared_ptr<const Dataset> open_valid_dataset(const DataConfig& config,
                                                   const std::string& base_folder,

@@ -104,7 +104,7 @@ class Trainer {
   }
 
   void open_data() {
-    const DataSets sets = open_datasets(cfg().data, data_base_folder(cfg()), *job_->tokenizer);
+    const DataSets sets = open_datasets(cfg().data, "", *job_->tokenizer);
     valid_ = sets.valid;
     loader_ =
         std::make_unique<Loader>(sets.train, LoaderOptions{.seed = cfg().seed,
