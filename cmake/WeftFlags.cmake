@@ -11,3 +11,7 @@ if(WEFT_COVERAGE)
   add_compile_options(--coverage -O0)
   add_link_options(--coverage)
 endif()
+if(WEFT_FUZZ)
+  # The libraries count coverage too; otherwise the fuzzer sees only its own entry function.
+  add_compile_options(-fsanitize=fuzzer-no-link)
+endif()
