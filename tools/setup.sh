@@ -9,10 +9,12 @@ packages=(
   # libraries
   libcli11-dev libdnnl-dev libfmt-dev libhwy-dev libpcre2-dev libspdlog-dev libtomlplusplus-dev
   libutf8proc-dev libxxhash-dev nlohmann-json3-dev
+  # ranks as processes
+  libopenmpi-dev openmpi-bin
   # charts of report.html
   libjs-dygraphs
   # tests and benchmarks
-  libgtest-dev libbenchmark-dev
+  libgtest-dev libbenchmark-dev iproute2
 )
 
 missing=()

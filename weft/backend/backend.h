@@ -12,13 +12,6 @@
 
 namespace weft {
 
-/// A kernel bound to shapes and attributes. run() never allocates and may be called many times.
-class Kernel {
- public:
-  virtual ~Kernel() = default;
-  virtual void run(const KernelArgs& args) = 0;
-};
-
 /// The memory that plays (or is) the device. Freed on destruction.
 class DeviceArena {
  public:

@@ -73,7 +73,8 @@ std::vector<ValueId> Graph::add_node(OpKind op, std::vector<ValueId> inputs, Att
     }
     std::string name =
         scope_.empty() ? std::string(def.name) : fmt::format("{}.{}", scope_, def.name);
-    if (i > 0) name += fmt::format(".{}", bare_name(def.outputs[i]));
+    if (i > 0 && i < def.outputs.size()) name += fmt::format(".{}", bare_name(def.outputs[i]));
+    if (i >= def.outputs.size()) name += fmt::format(".{}", i);
     Value value;
     value.name = unique_name(std::move(name));
     value.type = types[i];

@@ -67,12 +67,17 @@ struct StateInit {
   std::string source;   // copy: name of the state to convert from
 };
 
-/// The piece of a logical (file) tensor that a state holds: `shape` of the whole, `begin` per dim;
-/// the extents of the piece are the state's shape.
+/// The piece of a logical (file) tensor that a state holds: `shape` of the whole, `begin` per dim.
+/// The extents of the piece are the state's shape; or, when flat_begin >= 0, the state has one dim
+/// and holds a range of the row-major flattening of the box (begin, extent), from flat_begin on.
 struct LogicalSlice {
   std::string name;  // Hugging Face tensor name
   Shape shape;
   Shape begin;
+  Shape extent = {};  // only with flat_begin >= 0
+  int64_t flat_begin = -1;
+
+  bool operator==(const LogicalSlice&) const = default;
 };
 
 struct State {

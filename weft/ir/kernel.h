@@ -34,4 +34,11 @@ struct KernelArgs {
   void* workspace = nullptr;
 };
 
+/// A kernel bound to shapes and attributes. run() never allocates and may be called many times.
+class Kernel {
+ public:
+  virtual ~Kernel() = default;
+  virtual void run(const KernelArgs& args) = 0;
+};
+
 }  // namespace weft

@@ -63,6 +63,10 @@ using RuleFn = ShardingRule (*)(std::span<const TensorType> inputs,
 /// where no gradient arrives. Returns one value per input, kNoValue where none flows.
 using GradFn = std::vector<ValueId> (*)(Graph& graph, const Node& node,
                                         std::span<const ValueId> output_grads);
+/// Rewrites the attributes of one rank's piece of a node: `pieces` has the range of every factor of
+/// the rule that this rank computes, as elements of the factor.
+using LocalizeFn = void (*)(Attrs& attrs, const ShardingRule& rule,
+                            std::span<const CutPiece> pieces);
 /// Emits the unfused definition of `node`; returns one value per output. Oracle in tests and
 /// fallback on backends without a kernel.
 using ExpandFn = std::vector<ValueId> (*)(Graph& graph, const Node& node);
@@ -79,7 +83,9 @@ struct OpDef {
   std::vector<OpAlias> aliases;
   std::vector<OpAddend> addends;
   ExpandFn expand = nullptr;
-  bool matmul_like = false;  // counts towards MFU
+  LocalizeFn localize = nullptr;  // nullptr: attributes do not depend on the piece
+  bool matmul_like = false;       // counts towards MFU
+  bool collective = false;        // run by the communicator, see ops/collective.h
 };
 
 }  // namespace weft

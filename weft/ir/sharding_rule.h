@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "weft/ir/placement.h"
+
 namespace weft {
 
 enum class FactorKind : uint8_t {
@@ -15,9 +17,10 @@ enum class FactorKind : uint8_t {
 };
 
 struct Factor {
-  std::string name;
+  std::string name;  // "b" is the batch and "s" the sequence wherever they appear
   int64_t size = 1;
   FactorKind kind = FactorKind::pass;
+  Reduction reduction = Reduction::sum;  // of a reduce factor
 };
 
 /// Per operand, per dim: the factors of that dim from major to minor, as indices into `factors`.
@@ -28,6 +31,13 @@ struct ShardingRule {
   std::vector<Factor> factors;
   std::vector<Dims> inputs;
   std::vector<Dims> outputs;
+  /// Linear in all its inputs together: partial inputs give partial outputs (add, concat).
+  bool linear = false;
+  /// Works element by element: operands that have the shape of input 0 may be cut flattened.
+  bool flat = false;
+  /// Optional inputs that are added once to an output (bias, residual): when a reduce factor is cut
+  /// only the first rank of the axis passes them.
+  std::vector<int> addends;
 };
 
 }  // namespace weft

@@ -72,8 +72,17 @@ ShardingRule rule(Types in, Types out, const Attrs& attrs, bool gradient) {
           ? fmt::format("bs(grd),bs(gd),bs(gd),{},bs(grd),b(gr)s,bs(grd)->bs(grd),bs(gd),bs(gd)",
                         segments)
           : fmt::format("bs(grd),bs(gd),bs(gd),{}->bs(grd),b(gr)s", segments);
-  return make_rule(text, in, out, "", "sd",
+  return make_rule(text, in, out, "", "srd",
                    {{'g', heads.num_kv}, {'r', heads.num / heads.num_kv}, {'d', heads.dim}});
+}
+
+void localize_heads(Attrs& attrs, const ShardingRule& rule, std::span<const CutPiece> pieces) {
+  for (size_t i = 0; i < pieces.size(); ++i) {
+    if (rule.factors[i].name != "g") continue;
+    const int64_t per_group = attrs.get_int("num_heads") / attrs.get_int("num_kv_heads");
+    attrs.set("num_heads", pieces[i].size * per_group);
+    attrs.set("num_kv_heads", pieces[i].size);
+  }
 }
 
 }  // namespace
@@ -88,6 +97,7 @@ const OpDef& attention_op() {
       .cost = [](Types in, Types out,
                  const Attrs& attrs) { return attention_cost(in, out, attrs, 2); },
       .rule = [](Types in, Types out, const Attrs& attrs) { return rule(in, out, attrs, false); },
+      .localize = localize_heads,
       .matmul_like = true};
   return def;
 }
@@ -103,6 +113,7 @@ const OpDef& attention_grad_op() {
       .cost = [](Types in, Types out,
                  const Attrs& attrs) { return attention_cost(in, out, attrs, 4); },
       .rule = [](Types in, Types out, const Attrs& attrs) { return rule(in, out, attrs, true); },
+      .localize = localize_heads,
       .matmul_like = true};
   return def;
 }

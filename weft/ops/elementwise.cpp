@@ -22,6 +22,14 @@ ShardingRule rule_same(Types in, Types out, const Attrs&) {
   return make_rule(text, in, out);
 }
 
+/// The same for operators that are linear in all operands together.
+ShardingRule rule_linear(Types in, Types out, const Attrs& attrs) {
+  ShardingRule rule = rule_same(in, out, attrs);
+  rule.linear = true;
+  rule.flat = true;
+  return rule;
+}
+
 template <int kFlops>
 OpCost cost_stream(Types in, Types out, const Attrs&) {
   return stream_cost(in, out, kFlops);
@@ -86,6 +94,15 @@ std::vector<TensorType> infer_dropout(Types in, const Attrs& attrs) {
   return {in[0]};
 }
 
+/// The mask belongs to the logical element: a piece knows where it begins.
+void localize_dropout(Attrs& attrs, const ShardingRule& rule, std::span<const CutPiece> pieces) {
+  for (size_t i = 0; i < pieces.size(); ++i) {
+    if (pieces[i].begin == 0) continue;
+    if (rule.factors[i].name == "s") attrs.set("first_position", pieces[i].begin);
+    if (rule.factors[i].name == "h") attrs.set("first_feature", pieces[i].begin);
+  }
+}
+
 std::vector<ValueId> grad_dropout(Graph& graph, const Node& node, std::span<const ValueId> dy) {
   const ValueId dx =
       graph.add(OpKind::dropout, {dy[0], node.inputs[1], node.inputs[2], kNoValue}, node.attrs);
@@ -104,7 +121,7 @@ const OpDef& add_op() {
         return {dy[0], dy[0]};
       },
       .cost = cost_stream<1>,
-      .rule = rule_same,
+      .rule = rule_linear,
       .aliases = {{0, 0}, {1, 0}}};
   return def;
 }
@@ -121,7 +138,7 @@ const OpDef& cast_op() {
         return {graph.add(OpKind::cast, {dy[0]}, {{"dtype", std::string(dtype_name(dtype))}})};
       },
       .cost = cost_stream<0>,
-      .rule = rule_same};
+      .rule = rule_linear};
   return def;
 }
 
@@ -195,7 +212,8 @@ const OpDef& dropout_op() {
             return make_rule(in[3].present() ? "bsh,1,b,bsh->bsh" : "bsh,1,b,_->bsh", in, out);
           },
       .aliases = {{0, 0}},
-      .addends = {{3, 0}}};
+      .addends = {{3, 0}},
+      .localize = localize_dropout};
   return def;
 }
 

@@ -34,6 +34,15 @@ std::vector<TensorType> infer_select(Types in, const Attrs&) {
   return {{in[0].dtype, {in[0].shape[0], 1, in[0].shape[2]}}};
 }
 
+/// A rank that holds a piece of the table knows its first row.
+void localize_rows(Attrs& attrs, const ShardingRule& rule, std::span<const CutPiece> pieces) {
+  for (size_t i = 0; i < pieces.size(); ++i) {
+    if (rule.factors[i].name != "v" || pieces[i].size == rule.factors[i].size) continue;
+    attrs.set("first_row", pieces[i].begin);
+    if (attrs.contains("rows")) attrs.set("rows", pieces[i].size);
+  }
+}
+
 }  // namespace
 
 const OpDef& embedding_op() {
@@ -52,7 +61,8 @@ const OpDef& embedding_op() {
           },
       // A cut vocabulary gives zeros for ids of other pieces: a partial sum.
       .rule = [](Types in, Types out,
-                 const Attrs&) { return make_rule("bs,vh->bsh", in, out, "v"); }};
+                 const Attrs&) { return make_rule("bs,vh->bsh", in, out, "v"); },
+      .localize = localize_rows};
   return def;
 }
 
@@ -68,7 +78,8 @@ const OpDef& embedding_grad_op() {
           [](Types in, Types out, const Attrs&) {
             return make_rule(in[2].present() ? "bs,bsh,vh->vh" : "bs,bsh,_->vh", in, out, "bs");
           },
-      .addends = {{2, 0}}};
+      .addends = {{2, 0}},
+      .localize = localize_rows};
   return def;
 }
 

@@ -37,9 +37,12 @@ OpCost cost_matmul(Types in, Types out, const Attrs&) {
 ShardingRule rule_matmul(Types in, Types out, const Attrs& attrs) {
   const std::string x = leading(in[0], "h");
   const std::string y = leading(out[0], "f");
-  return make_rule(fmt::format("{},{},{},{}->{}", x, transposed(attrs) ? "fh" : "hf",
-                               in[2].present() ? "f" : "_", in[3].present() ? y : "_", y),
-                   in, out, "h");
+  ShardingRule rule =
+      make_rule(fmt::format("{},{},{},{}->{}", x, transposed(attrs) ? "fh" : "hf",
+                            in[2].present() ? "f" : "_", in[3].present() ? y : "_", y),
+                in, out, "h");
+  rule.addends = {2, 3};
+  return rule;
 }
 
 std::vector<ValueId> grad_matmul(Graph& graph, const Node& node, std::span<const ValueId> dy) {

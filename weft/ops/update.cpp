@@ -46,10 +46,16 @@ std::vector<TensorType> infer_sgd(Types in, const Attrs& attrs) {
   return {in[0], in[2], copy_type(in[0], attrs)};
 }
 
-constexpr std::string_view kFlat = "bshxyz";
+constexpr std::string_view kLetters = "ijklmn";
 
 std::string dims(const TensorType& type) {
-  return type.present() ? std::string(kFlat.substr(0, type.shape.size())) : "_";
+  return type.present() ? std::string(kLetters.substr(0, type.shape.size())) : "_";
+}
+
+ShardingRule flat_rule(std::string_view text, Types in, Types out, std::string_view reduce = "") {
+  ShardingRule rule = make_rule(text, in, out, reduce);
+  rule.flat = true;
+  return rule;
 }
 
 }  // namespace
@@ -69,7 +75,7 @@ const OpDef& sum_squares_op() {
                             .rule =
                                 [](Types in, Types out, const Attrs&) {
                                   const std::string x = dims(in[0]);
-                                  return make_rule(x + "->1", in, out, x);
+                                  return flat_rule(x + "->1", in, out, x);
                                 }};
   return def;
 }
@@ -102,7 +108,7 @@ const OpDef& adamw_op() {
       .rule =
           [](Types in, Types out, const Attrs&) {
             const std::string w = dims(in[0]);
-            return make_rule(fmt::format("{0},{0},{0},{0},1,1,1->{0},{0},{0},{1}", w, dims(out[3])),
+            return flat_rule(fmt::format("{0},{0},{0},{0},1,1,1->{0},{0},{0},{1}", w, dims(out[3])),
                              in, out);
           },
       .aliases = {{0, 0, true}, {1, 1, true}, {2, 2, true}}};
@@ -120,7 +126,7 @@ const OpDef& sgd_op() {
       .rule =
           [](Types in, Types out, const Attrs&) {
             const std::string w = dims(in[0]);
-            return make_rule(
+            return flat_rule(
                 fmt::format("{0},{0},{1},1,1,1->{0},{1},{2}", w, dims(in[2]), dims(out[2])), in,
                 out);
           },

@@ -110,6 +110,11 @@ struct Plan {
   int32_t rank = 0;
   int32_t world = 1;
   std::map<std::string, int64_t> coords;  // mesh axis -> coordinate
+  std::map<std::string, int64_t> mesh;    // mesh axis -> size
+  /// Mesh axis -> sorted world ranks that differ from this one along that axis only, with itself.
+  std::map<std::string, std::vector<int32_t>> groups;
+  /// Mesh axis -> bytes this rank receives from others in one training step.
+  std::map<std::string, int64_t> traffic;
   ModelSummary model;
   std::vector<PlanState> states;
   std::vector<PlanBuffer> buffers;

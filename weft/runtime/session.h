@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "weft/backend/backend.h"
+#include "weft/comm/communicator.h"
 #include "weft/plan/plan.h"
 
 namespace weft {
@@ -18,6 +19,8 @@ struct RunTimes {
   double total_ms = 0;
   double compute_ms = 0;
   double update_ms = 0;
+  double comm_ms = 0;          // collectives, hidden or not
+  double comm_exposed_ms = 0;  // time the compute lane waited for them
 };
 
 /// One executed step, for timelines.
@@ -30,9 +33,10 @@ struct TraceEvent {
 
 class Session {
  public:
-  /// Allocates the arenas of `plan` and prepares all kernels. `plan` must outlive the session.
-  /// Throws ResourceError when memory is not there.
-  Session(const Plan& plan, Backend& backend);
+  /// Allocates the arenas of `plan` and prepares all kernels. `plan` must outlive the session, and
+  /// so must `communicator`, which a plan with collectives needs. Throws ResourceError when memory
+  /// is not there.
+  Session(const Plan& plan, Backend& backend, Communicator* communicator = nullptr);
   ~Session();
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
