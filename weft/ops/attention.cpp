@@ -16,8 +16,10 @@ void check_operands(std::string_view op, Types in, const Heads& heads) {
   check_rank(op, "q", in[0], 3);
   const int64_t batch = in[0].shape[0];
   const int64_t seq = in[0].shape[1];
-  WEFT_OP_CHECK(heads.num_kv > 0 && heads.num % heads.num_kv == 0, op,
-                "got {} heads and {} kv heads, expected a multiple", heads.num, heads.num_kv);
+  // A rank may have no heads at all.
+  WEFT_OP_CHECK(
+      heads.num_kv > 0 ? heads.num % heads.num_kv == 0 : heads.num == 0 && heads.num_kv == 0, op,
+      "got {} heads and {} kv heads, expected a multiple", heads.num, heads.num_kv);
   check_type(op, "q", in[0], {in[0].dtype, {batch, seq, heads.num * heads.dim}});
   const TensorType kv{in[0].dtype, {batch, seq, heads.num_kv * heads.dim}};
   check_type(op, "k", in[1], kv);
@@ -73,13 +75,16 @@ ShardingRule rule(Types in, Types out, const Attrs& attrs, bool gradient) {
                         segments)
           : fmt::format("bs(grd),bs(gd),bs(gd),{}->bs(grd),b(gr)s", segments);
   return make_rule(text, in, out, "", "srd",
-                   {{'g', heads.num_kv}, {'r', heads.num / heads.num_kv}, {'d', heads.dim}});
+                   {{'g', heads.num_kv},
+                    {'r', heads.num_kv == 0 ? 1 : heads.num / heads.num_kv},
+                    {'d', heads.dim}});
 }
 
 void localize_heads(Attrs& attrs, const ShardingRule& rule, std::span<const CutPiece> pieces) {
   for (size_t i = 0; i < pieces.size(); ++i) {
     if (rule.factors[i].name != "g") continue;
-    const int64_t per_group = attrs.get_int("num_heads") / attrs.get_int("num_kv_heads");
+    const int64_t groups = attrs.get_int("num_kv_heads");
+    const int64_t per_group = groups == 0 ? 0 : attrs.get_int("num_heads") / groups;
     attrs.set("num_heads", pieces[i].size * per_group);
     attrs.set("num_kv_heads", pieces[i].size);
   }

@@ -78,13 +78,16 @@ void glu_grad(const Call& call) {
   }
 }
 
-// x [B,S,H]; one Philox block serves four consecutive features.
+// x [B,S,H], whose element (0, 0, 0) is (0, first_position, first_feature) of the whole; one Philox
+// block serves four consecutive features of the whole.
 void dropout(const Call& call) {
   const double p = call.attrs().get_double("p");
   const uint32_t threshold = dropout_threshold(p);
   const uint64_t key = dropout_key(static_cast<uint64_t>(call.attrs().get_int("seed")),
                                    static_cast<uint64_t>(call.data<int64_t>(1)[0]),
                                    static_cast<uint64_t>(call.attrs().get_int("site")));
+  const int64_t first_position = call.attrs().get_int("first_position", 0);
+  const int64_t first_feature = call.attrs().get_int("first_feature", 0);
   const int64_t* samples = call.data<int64_t>(2);
   const In x = call.in(0), residual = call.in(3);
   const Out y = call.out(0);
@@ -92,10 +95,11 @@ void dropout(const Call& call) {
   for (int64_t b = 0; b < B; ++b) {
     for (int64_t s = 0; s < S; ++s) {
       for (int64_t h = 0; h < H; ++h) {
-        const PhiloxBlock block =
-            dropout_block(key, static_cast<uint64_t>(samples[b]), static_cast<uint32_t>(s),
-                          static_cast<uint32_t>(h / 4));
-        const bool dropped = (block[static_cast<size_t>(h % 4)] >> 8) < threshold;
+        const int64_t feature = first_feature + h;
+        const PhiloxBlock block = dropout_block(key, static_cast<uint64_t>(samples[b]),
+                                                static_cast<uint32_t>(first_position + s),
+                                                static_cast<uint32_t>(feature / 4));
+        const bool dropped = (block[static_cast<size_t>(feature % 4)] >> 8) < threshold;
         const int64_t i = (b * S + s) * H + h;
         const double base = call.has(3) ? residual[i] : 0.0;
         y.set(i, base + (dropped ? 0.0 : x[i] / (1.0 - p)));

@@ -7,36 +7,53 @@
 namespace weft::ref {
 namespace {
 
-void check_id(int64_t id, int64_t rows) {
-  WEFT_CHECK(id >= 0 && id < rows, "ref.embedding", "id {} outside a table of {} rows", id, rows);
-}
+/// The rows of the whole table that this call has: all of them, or with first_row a piece.
+struct Rows {
+  int64_t first, count;
+  bool piece;
 
-// y[t] = table[ids[t]]
+  Rows(const Attrs& attrs, int64_t rows)
+      : first(attrs.get_int("first_row", 0)), count(rows), piece(attrs.contains("first_row")) {}
+
+  /// Local row of an id, or -1 when another piece has it.
+  int64_t of(int64_t id) const {
+    const bool here = id >= first && id - first < count;
+    WEFT_CHECK(id >= 0 && (here || piece), "ref.embedding", "id {} outside a table of {} rows", id,
+               count);
+    return here ? id - first : -1;
+  }
+};
+
+// y[t] = table[ids[t]], or 0 when another piece has the row.
 void embedding(const Call& call) {
   const int32_t* ids = call.data<int32_t>(0);
   const auto* table = call.data<std::byte>(1);
   auto* y = call.out_data<std::byte>(0);
-  const int64_t V = call.shape(1)[0], H = call.shape(1)[1];
-  const auto row_bytes = static_cast<size_t>(H * dtype_size(call.type(1).dtype));
+  const Rows rows(call.attrs(), call.shape(1)[0]);
+  const auto row_bytes = static_cast<size_t>(call.shape(1)[1] * dtype_size(call.type(1).dtype));
   for (int64_t t = 0; t < call.elements(0); ++t) {
-    check_id(ids[t], V);
-    std::memcpy(y + static_cast<size_t>(t) * row_bytes,
-                table + static_cast<size_t>(ids[t]) * row_bytes, row_bytes);
+    std::byte* to = y + static_cast<size_t>(t) * row_bytes;
+    const int64_t row = rows.of(ids[t]);
+    if (row < 0) {
+      std::memset(to, 0, row_bytes);
+    } else {
+      std::memcpy(to, table + static_cast<size_t>(row) * row_bytes, row_bytes);
+    }
   }
 }
 
-// dtable[v] = acc[v] + sum of dy[t] over ids[t] == v. Workspace: one row of sums.
+// dtable[v] = acc[v] + sum of dy[t] over ids[t] == first_row + v. Workspace: one row of sums.
 void embedding_grad(const Call& call) {
   const int32_t* ids = call.data<int32_t>(0);
   const In dy = call.in(1), acc = call.in(2);
   const Out dtable = call.out(0);
   const int64_t V = call.out_shape(0)[0], H = call.out_shape(0)[1];
   double* sum = call.workspace();
-  for (int64_t t = 0; t < call.elements(0); ++t) check_id(ids[t], V);
+  const Rows rows(call.attrs(), V);
   for (int64_t v = 0; v < V; ++v) {
     std::fill(sum, sum + H, 0.0);
     for (int64_t t = 0; t < call.elements(0); ++t) {
-      if (ids[t] != v) continue;
+      if (rows.of(ids[t]) != v) continue;
       for (int64_t h = 0; h < H; ++h) sum[h] += dy[t * H + h];
     }
     for (int64_t h = 0; h < H; ++h) {

@@ -1,5 +1,5 @@
-// cross_entropy, its gradient, and the forms fused with the output projection. The loss is the sum
-// over rows whose label is not -100 of lse - logit[label].
+// cross_entropy, its stages and gradient, and the forms fused with the output projection. The loss
+// is the sum over rows whose label is not -100 of lse - logit[label].
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -16,14 +16,35 @@ int64_t checked_label(int32_t label, int64_t V) {
   return label;
 }
 
-/// log sum exp of logit(0) … logit(V - 1).
+/// The columns of the whole vocabulary that this call has: all of them, or with first_column a
+/// piece.
+struct Columns {
+  int64_t first, count;
+  bool piece;
+
+  Columns(const Attrs& attrs, int64_t columns)
+      : first(attrs.get_int("first_column", 0)),
+        count(columns),
+        piece(attrs.contains("first_column")) {}
+
+  /// Local column of a label, or -1 when another piece has it or the row is ignored.
+  int64_t of(int32_t label) const {
+    const bool here = label >= first && label - first < count;
+    WEFT_CHECK(label == kIgnored || (label >= 0 && (here || piece)), "ref.cross_entropy",
+               "label {} of {} classes", label, count);
+    return here ? label - first : -1;
+  }
+};
+
+/// log sum exp of logit(0) … logit(V - 1); -infinity of nothing.
 template <class Logit>
 double log_sum_exp(int64_t V, const Logit& logit) {
   double largest = -std::numeric_limits<double>::infinity();
   for (int64_t c = 0; c < V; ++c) largest = std::max(largest, logit(c));
+  const double shift = largest == -std::numeric_limits<double>::infinity() ? 0.0 : largest;
   double sum = 0;
-  for (int64_t c = 0; c < V; ++c) sum += std::exp(logit(c) - largest);
-  return largest + std::log(sum);
+  for (int64_t c = 0; c < V; ++c) sum += std::exp(logit(c) - shift);
+  return shift + std::log(sum);
 }
 
 void cross_entropy(const Call& call) {
@@ -46,13 +67,47 @@ void cross_entropy_grad(const Call& call) {
   const double scale = call.in(3)[0];
   const Out dlogits = call.out(0);
   const int64_t V = call.shape(0).back();
+  const Columns columns(call.attrs(), V);
   for (int64_t t = 0; t < call.elements(1); ++t) {
+    const int64_t label = columns.of(labels[t]);
     for (int64_t c = 0; c < V; ++c) {
       const double softmax = std::exp(logits[t * V + c] - lse[t]);
-      const double grad = scale * (softmax - (c == labels[t] ? 1.0 : 0.0));
+      const double grad = scale * (softmax - (c == label ? 1.0 : 0.0));
       dlogits.set(t * V + c, labels[t] == kIgnored ? 0.0 : grad);
     }
   }
+}
+
+void row_lse(const Call& call) {
+  const In logits = call.in(0);
+  const Out lse = call.out(0);
+  const int64_t V = call.shape(0).back();
+  for (int64_t t = 0; t < num_rows(call.shape(0)); ++t) {
+    lse.set(t, log_sum_exp(V, [&](int64_t c) { return logits[t * V + c]; }));
+  }
+}
+
+// The logit of the label where it is among the columns here, else 0.
+void pick_logits(const Call& call) {
+  const In logits = call.in(0);
+  const int32_t* labels = call.data<int32_t>(1);
+  const Out picked = call.out(0);
+  const int64_t V = call.shape(0).back();
+  const Columns columns(call.attrs(), V);
+  for (int64_t t = 0; t < call.elements(1); ++t) {
+    const int64_t label = columns.of(labels[t]);
+    picked.set(t, label < 0 ? 0.0 : logits[t * V + label]);
+  }
+}
+
+void token_loss(const Call& call) {
+  const In lse = call.in(0), picked = call.in(1);
+  const int32_t* labels = call.data<int32_t>(2);
+  double loss = 0;
+  for (int64_t t = 0; t < call.elements(2); ++t) {
+    if (labels[t] != kIgnored) loss += lse[t] - picked[t];
+  }
+  call.out(0).set(0, loss);
 }
 
 /// x [.., H] and w as the fused operators hold them.
@@ -140,6 +195,9 @@ int64_t train_workspace(const KernelSpec& spec) {
 
 RefKernel cross_entropy_kernel() { return {&cross_entropy}; }
 RefKernel cross_entropy_grad_kernel() { return {&cross_entropy_grad}; }
+RefKernel row_lse_kernel() { return {&row_lse}; }
+RefKernel pick_logits_kernel() { return {&pick_logits}; }
+RefKernel token_loss_kernel() { return {&token_loss}; }
 RefKernel linear_cross_entropy_kernel() { return {&linear_cross_entropy, &classes}; }
 RefKernel linear_cross_entropy_train_kernel() {
   return {&linear_cross_entropy_train, &train_workspace};
