@@ -123,6 +123,8 @@ class Dropout final : public CpuKernel {
         loop_(elementwise_isa().dropout_row[spec.inputs[0].dtype == DType::bf16]),
         seed_(static_cast<uint64_t>(spec.attrs.get_int("seed"))),
         site_(static_cast<uint64_t>(spec.attrs.get_int("site"))),
+        first_position_(spec.attrs.get_int("first_position", 0)),
+        first_feature_(spec.attrs.get_int("first_feature", 0)),
         p_(spec.attrs.get_double("p")),
         threads_(threads) {
     WEFT_CHECK(shape_.size() == 3, "cpu", "dropout got {}, expected [B, S, H]", shape_text(shape_));
@@ -134,15 +136,15 @@ class Dropout final : public CpuKernel {
     const uint32_t threshold = dropout_threshold(p_);
     const auto keep_scale = static_cast<float>(1.0 / (1.0 - p_));
     const int64_t positions = shape_[1], width = shape_[2];
-    parallel_range(threads_, shape_[0] * positions, 1, std::max<int64_t>(1, kLeast / width),
+    parallel_range(threads_, shape_[0] * positions, 1, std::max<int64_t>(1, kLeast / (width + 1)),
                    [&](int64_t begin, int64_t end) {
                      for (int64_t row = begin; row < end; ++row) {
                        const int64_t byte = row * width * size_;
                        const char* residual = in(args, 3) == nullptr ? nullptr : at(args, 3, byte);
                        loop_(width, at(args, 0, byte), residual, key,
                              static_cast<uint64_t>(samples[row / positions]),
-                             static_cast<uint32_t>(row % positions), threshold, keep_scale,
-                             at_out(args, 0, byte));
+                             static_cast<uint32_t>(first_position_ + row % positions),
+                             first_feature_, threshold, keep_scale, at_out(args, 0, byte));
                      }
                    });
   }
@@ -152,6 +154,7 @@ class Dropout final : public CpuKernel {
   int64_t size_;
   DropoutRow loop_;
   uint64_t seed_, site_;
+  int64_t first_position_, first_feature_;
   double p_;
   int threads_;
 };

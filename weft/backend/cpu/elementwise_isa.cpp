@@ -100,22 +100,23 @@ HWY_INLINE void dropout_words(uint64_t key, uint64_t sample, uint32_t position, 
   }
 }
 
-/// One position: y = mask * x * keep_scale (+ residual).
+/// One position, from feature `first` on: y = mask * x * keep_scale (+ residual).
 template <class T>
 void dropout_row(int64_t width, const void* x, const void* residual, uint64_t key, uint64_t sample,
-                 uint32_t position, uint32_t threshold, float keep_scale, void* y) {
+                 uint32_t position, int64_t first, uint32_t threshold, float keep_scale, void* y) {
   const T* px = static_cast<const T*>(x);
   const T* pr = static_cast<const T*>(residual);
   T* py = static_cast<T*>(y);
   constexpr int64_t kChunk = 64;
   uint32_t words[16][4];
   float mask[kChunk];
-  for (int64_t h = 0; h < width; h += kChunk) {
-    dropout_words(key, sample, position, static_cast<uint32_t>(h / 4), words);
+  for (int64_t h = 0, count = 0; h < width; h += count) {
+    const int64_t skip = (first + h) % 4;  // features of the block before the piece begins
+    dropout_words(key, sample, position, static_cast<uint32_t>((first + h) / 4), words);
     const uint32_t* flat = &words[0][0];
     for (int64_t i = 0; i < kChunk; ++i) mask[i] = (flat[i] >> 8) < threshold ? 0.0f : keep_scale;
-    const int64_t count = width - h < kChunk ? width - h : kChunk;
-    const float* pm = mask;
+    count = width - h < kChunk - skip ? width - h : kChunk - skip;
+    const float* pm = mask + skip;
     for_vectors(count, [&](auto get, auto put) HWY_ATTR {
       const VF kept =
           hn::IfThenElseZero(hn::Gt(get(pm), hn::Zero(DF())), hn::Mul(get(px + h), get(pm)));

@@ -9,7 +9,7 @@ using Unary = void (*)(int64_t, const void*, void*);
 using Binary = void (*)(int64_t, const void*, const void*, void*);
 using GluGrad = void (*)(int64_t, const void*, const void*, const void*, void*, void*);
 using DropoutRow = void (*)(int64_t, const void*, const void*, uint64_t, uint64_t, uint32_t,
-                            uint32_t, float, void*);
+                            int64_t, uint32_t, float, void*);
 
 /// Functions by kind (0 gelu, 1 gelu_tanh, 2 silu) and by bf16.
 struct ElementwiseIsa {

@@ -4,15 +4,13 @@
 #include <algorithm>
 #include <cstring>
 
-#include "weft/backend/cpu/cpu_kernel.h"
+#include "weft/backend/cpu/columns.h"
 #include "weft/backend/cpu/gemm.h"
 #include "weft/backend/cpu/loss_isa.h"
 #include "weft/backend/cpu/parallel.h"
 
 namespace weft::cpu {
 namespace {
-
-constexpr int32_t kIgnored = -100;
 
 void check_labels(const int32_t* labels, int64_t count, int64_t classes) {
   for (int64_t t = 0; t < count; ++t) {
@@ -42,16 +40,16 @@ class CrossEntropy final : public CpuKernel {
     float* lse = out<float>(args, 1);
     auto* losses = static_cast<double*>(args.workspace);
     const int64_t row_bytes = classes_ * (bf16_ != 0 ? 2 : 4);
-    parallel_range(
-        threads_, rows_, 1, std::max<int64_t>(1, 4096 / classes_), [&](int64_t begin, int64_t end) {
-          for (int64_t t = begin; t < end; ++t) {
-            double picked = 0;
-            const double value =
-                loss_isa().log_sum_exp[bf16_](classes_, logits + t * row_bytes, labels[t], &picked);
-            lse[t] = static_cast<float>(value);
-            losses[t] = labels[t] == kIgnored ? 0.0 : value - picked;
-          }
-        });
+    parallel_range(threads_, rows_, 1, std::max<int64_t>(1, 4096 / (classes_ + 1)),
+                   [&](int64_t begin, int64_t end) {
+                     for (int64_t t = begin; t < end; ++t) {
+                       double picked = 0;
+                       const double value = loss_isa().log_sum_exp[bf16_](
+                           classes_, logits + t * row_bytes, labels[t], &picked);
+                       lse[t] = static_cast<float>(value);
+                       losses[t] = labels[t] == kIgnored ? 0.0 : value - picked;
+                     }
+                   });
     *out<float>(args, 0) = ordered_sum(losses, rows_);
   }
 
@@ -66,17 +64,18 @@ class CrossEntropyGrad final : public CpuKernel {
   CrossEntropyGrad(const KernelSpec& spec, int threads)
       : classes_(spec.inputs.at(0).shape.back()),
         rows_(num_rows(spec.inputs[0].shape)),
+        columns_(spec.attrs, classes_),
         bf16_(spec.inputs[0].dtype == DType::bf16),
         threads_(threads) {}
   void run(const KernelArgs& args) override {
     const int32_t* labels = in<int32_t>(args, 1);
-    check_labels(labels, rows_, classes_);
+    columns_.check(labels, rows_);
     const char* logits = in<char>(args, 0);
     const float* lse = in<float>(args, 2);
     const float scale = *in<float>(args, 3);
     char* dlogits = out<char>(args, 0);
     const int64_t row_bytes = classes_ * (bf16_ != 0 ? 2 : 4);
-    parallel_range(threads_, rows_, 1, std::max<int64_t>(1, 4096 / classes_),
+    parallel_range(threads_, rows_, 1, std::max<int64_t>(1, 4096 / (classes_ + 1)),
                    [&](int64_t begin, int64_t end) {
                      for (int64_t t = begin; t < end; ++t) {
                        char* to = dlogits + t * row_bytes;
@@ -84,7 +83,7 @@ class CrossEntropyGrad final : public CpuKernel {
                          std::memset(to, 0, static_cast<size_t>(row_bytes));
                        } else {
                          loss_isa().softmax_grad[bf16_](classes_, logits + t * row_bytes, lse[t],
-                                                        scale, labels[t], to);
+                                                        scale, columns_.of(labels[t]), to);
                        }
                      }
                    });
@@ -92,6 +91,7 @@ class CrossEntropyGrad final : public CpuKernel {
 
  private:
   int64_t classes_, rows_;
+  Columns columns_;
   int bf16_;
   int threads_;
 };

@@ -73,7 +73,9 @@ double sum_exp(int64_t width, const T* row, float shift, float* terms) {
 template <class T>
 double log_sum_exp(int64_t width, const void* logits, int64_t label, double* picked) {
   const T* row = static_cast<const T*>(logits);
-  const float shift = largest(width, row);
+  const float most = largest(width, row);
+  // Of no columns, or of -infinities alone, the result is -infinity.
+  const float shift = most == -std::numeric_limits<float>::infinity() ? 0.0f : most;
   if (label >= 0) *picked = value_at(row, label);
   return shift + std::log(sum_exp<T>(width, row, shift, nullptr));
 }

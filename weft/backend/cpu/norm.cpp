@@ -133,7 +133,7 @@ class BiasGrad final : public CpuKernel {
       : width_(spec.outputs.at(0).elements()),
         bf16_(spec.inputs.at(0).dtype == DType::bf16),
         threads_(threads),
-        sums_(div_exact(spec.inputs[0].elements(), width_), width_) {}
+        sums_(num_rows(spec.inputs[0].shape), width_) {}
   int64_t workspace_bytes() const override { return sums_.workspace_bytes(); }
   void run(const KernelArgs& args) override {
     auto* workspace = static_cast<float*>(args.workspace);

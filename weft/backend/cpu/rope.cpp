@@ -86,13 +86,14 @@ class Rope final : public CpuKernel {
     const char* x = in<char>(args, 0);
     const float* table = in<float>(args, 1);
     char* y = out<char>(args, 0);
-    parallel_range(
-        threads_, tokens_, 1, std::max<int64_t>(1, 8192 / width_), [&](int64_t begin, int64_t end) {
-          for (int64_t t = begin; t < end; ++t) {
-            rope_isa().rotate[bf16_](width_ / head_dim_, head_dim_, x + t * width_ * size,
-                                     table + t * head_dim_, inverse_, y + t * width_ * size);
-          }
-        });
+    parallel_range(threads_, tokens_, 1, std::max<int64_t>(1, 8192 / (width_ + 1)),
+                   [&](int64_t begin, int64_t end) {
+                     for (int64_t t = begin; t < end; ++t) {
+                       rope_isa().rotate[bf16_](width_ / head_dim_, head_dim_,
+                                                x + t * width_ * size, table + t * head_dim_,
+                                                inverse_, y + t * width_ * size);
+                     }
+                   });
   }
 
  private:
