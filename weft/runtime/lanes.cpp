@@ -50,7 +50,8 @@ size_t at(Lane lane) { return static_cast<size_t>(lane); }
 
 }  // namespace
 
-LaneExecutor::LaneExecutor(const Plan& plan) : plan_(plan) {
+LaneExecutor::LaneExecutor(const Plan& plan, Communicator* communicator)
+    : plan_(plan), communicator_(communicator) {
   std::array<bool, kNumLanes> used{};
   for (const PlanProgram& program : plan.programs) {
     for (const PlanStep& step : program.steps) used[at(step.lane)] = true;
@@ -88,10 +89,21 @@ RunTimes LaneExecutor::run(const BoundProgram& program, std::vector<TraceEvent>*
   for (int32_t left = working_.load(); left != 0; left = working_.load()) working_.wait(left);
   if (error_) std::rethrow_exception(error_);
 
+  RunTimes result = times();
+  result.total_ms = (now_us() - start) * 1e-3;
+  return result;
+}
+
+RunTimes LaneExecutor::times() const {
+  const LaneState& compute = lanes_[at(Lane::compute)];
   RunTimes times;
-  times.total_ms = (now_us() - start) * 1e-3;
-  times.compute_ms = lanes_[at(Lane::compute)].busy_ms;
-  for (const LaneState& lane : lanes_) times.update_ms += lane.update_ms;
+  times.compute_ms = compute.busy_ms - compute.collective_ms;
+  // A collective on the compute lane itself is exposed as a whole.
+  times.comm_exposed_ms = compute.collective_ms + compute.waited_ms[at(Lane::comm)];
+  for (size_t i = 0; i < lanes_.size(); ++i) {
+    times.update_ms += lanes_[i].update_ms;
+    times.comm_ms += i == at(Lane::comm) ? lanes_[i].busy_ms : lanes_[i].collective_ms;
+  }
   return times;
 }
 
@@ -110,15 +122,21 @@ void LaneExecutor::run_lane(Lane lane) {
   LaneState& state = lanes_[at(lane)];
   const bool alone = num_threads_ == 0;
   double busy_us = 0;
+  double collective_us = 0;
   double update_us = 0;
+  state.waited_ms.fill(0);
   double previous_end = now_us();
   for (const BoundStep& step : program_->lanes[at(lane)]) {
     double begin = previous_end;
     if (!step.waits.empty()) {
       bool ready = true;
-      for (int32_t wait : step.waits) ready = ready && wait_for(wait);
+      for (int32_t wait : step.waits) {
+        ready = ready && wait_for(wait);
+        const double until = now_us();
+        state.waited_ms[at(lane_of(wait))] += (until - begin) * 1e-3;
+        begin = until;
+      }
       if (!ready) break;
-      begin = now_us();
     }
     if (!alone && failed_.load(std::memory_order_relaxed)) break;
     try {
@@ -130,6 +148,7 @@ void LaneExecutor::run_lane(Lane lane) {
     const double end = now_us();
     previous_end = end;
     busy_us += end - begin;
+    if (step.is_collective) collective_us += end - begin;
     if (step.is_update) update_us += end - begin;
     if (trace_ != nullptr) {
       (*trace_)[static_cast<size_t>(step.index)] = {step.index, lane, begin - start_us_,
@@ -146,13 +165,17 @@ void LaneExecutor::run_lane(Lane lane) {
     }
   }
   state.busy_ms = busy_us * 1e-3;
+  state.collective_ms = collective_us * 1e-3;
   state.update_ms = update_us * 1e-3;
+}
+
+Lane LaneExecutor::lane_of(int32_t step) const {
+  return program_->program->steps[static_cast<size_t>(step)].lane;
 }
 
 /// Waits until `step` has finished; false when the run has failed.
 bool LaneExecutor::wait_for(int32_t step) {
-  const Lane lane = program_->program->steps[static_cast<size_t>(step)].lane;
-  std::atomic<int32_t>& done = lanes_[at(lane)].done;
+  std::atomic<int32_t>& done = lanes_[at(lane_of(step))].done;
   int32_t now = done.load(std::memory_order_acquire);
   for (int i = 0; i < kSpins && now < step; ++i) now = done.load(std::memory_order_acquire);
   while (now < step) {
@@ -171,16 +194,20 @@ void LaneExecutor::fail(const BoundStep& bound) {
       bound.index, op_def(step.op).name, step.scope.empty() ? "-" : step.scope, step.micro,
       lane_name(bound.lane), plan_.rank);
   std::exception_ptr wrapped;
+  std::string cause;
   try {
     rethrow_with(context);
-  } catch (...) {
+  } catch (const Error& error) {
     wrapped = std::current_exception();
+    cause = error.what();
   }
   {
     const std::lock_guard lock(error_mutex_);
     if (!error_) error_ = wrapped;
   }
   failed_.store(true);
+  // Lanes that wait inside a collective, here or on other ranks, wake up with this cause.
+  if (communicator_ != nullptr) communicator_->abort(cause);
   for (LaneState& lane : lanes_) {
     lane.done.store(kReleased, std::memory_order_release);
     lane.done.notify_all();

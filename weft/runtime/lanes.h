@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "weft/backend/backend.h"
+#include "weft/comm/communicator.h"
 #include "weft/plan/plan.h"
 #include "weft/runtime/session.h"
 
@@ -27,6 +28,7 @@ struct BoundStep {
   int32_t index = 0;  // in PlanProgram::steps
   Lane lane = Lane::compute;
   bool is_update = false;  // verdict or update phase
+  bool is_collective = false;
 };
 
 struct BoundProgram {
@@ -38,8 +40,9 @@ struct BoundProgram {
 
 class LaneExecutor {
  public:
-  /// Starts a thread for each lane but the compute lane that some program of `plan` uses.
-  explicit LaneExecutor(const Plan& plan);
+  /// Starts a thread for each lane but the compute lane that some program of `plan` uses. An error
+  /// of a run aborts `communicator` (null without collectives), so that no other rank waits for it.
+  LaneExecutor(const Plan& plan, Communicator* communicator);
   ~LaneExecutor();
   LaneExecutor(const LaneExecutor&) = delete;
   LaneExecutor& operator=(const LaneExecutor&) = delete;
@@ -53,16 +56,21 @@ class LaneExecutor {
     // Index of the last finished step, on a cache line of its own: written by one thread.
     alignas(64) std::atomic<int32_t> done{-1};
     double busy_ms = 0;
+    double collective_ms = 0;  // part of busy_ms
     double update_ms = 0;
+    std::array<double, kNumLanes> waited_ms{};  // for steps of each other lane
     std::thread thread;
   };
 
   void serve(Lane lane);
   void run_lane(Lane lane);
+  Lane lane_of(int32_t step) const;
   bool wait_for(int32_t step);
+  RunTimes times() const;
   void fail(const BoundStep& step);
 
   const Plan& plan_;
+  Communicator* const communicator_;
   std::array<LaneState, kNumLanes> lanes_;
   int num_threads_ = 0;
 

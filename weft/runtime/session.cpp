@@ -25,8 +25,11 @@ size_t at(int32_t index) { return static_cast<size_t>(index); }
 }  // namespace
 
 struct Session::Impl {
-  Impl(const Plan& the_plan, Backend& the_backend)
-      : plan(the_plan), backend(the_backend), executor(the_plan) {}
+  Impl(const Plan& the_plan, Backend& the_backend, Communicator* the_communicator)
+      : plan(the_plan),
+        backend(the_backend),
+        communicator(the_communicator),
+        executor(the_plan, the_communicator) {}
 
   std::byte* address(int32_t buffer) const {
     const PlanBuffer& b = plan.buffers[at(buffer)];
@@ -56,10 +59,24 @@ struct Session::Impl {
     KernelSpec spec{step.op, step.attrs, step.input_types, step.output_types};
     const auto found = kernels.find(spec);
     if (found != kernels.end()) return found->second.get();
-    std::unique_ptr<Kernel> kernel = backend.prepare(spec);
-    WEFT_CHECK(kernel != nullptr, "session", "backend {} prepared no kernel for {}", backend.name(),
-               op_def(step.op).name);
+    const bool collective = op_def(step.op).collective;
+    std::unique_ptr<Kernel> kernel = collective ? prepare_collective(spec) : backend.prepare(spec);
+    WEFT_CHECK(kernel != nullptr, "session", "{} {} prepared no kernel for {}",
+               collective ? "communicator" : "backend",
+               collective ? communicator->name() : backend.name(), op_def(step.op).name);
     return kernels.emplace(std::move(spec), std::move(kernel)).first->second.get();
+  }
+
+  std::unique_ptr<Kernel> prepare_collective(const KernelSpec& spec) {
+    const std::string axis = spec.attrs.get_string("axis");
+    WEFT_CHECK(communicator != nullptr, "session",
+               "the plan has {} over axis {}, expected a communicator", op_def(spec.op).name, axis);
+    WEFT_CHECK(communicator->rank() == plan.rank && communicator->world() == plan.world, "session",
+               "got the plan of rank {} of {}, expected that of rank {} of {}", plan.rank,
+               plan.world, communicator->rank(), communicator->world());
+    const auto group = plan.groups.find(axis);
+    WEFT_CHECK(group != plan.groups.end(), "session", "the plan has no group of axis {}", axis);
+    return communicator->prepare(spec, group->second);
   }
 
   void bind(const PlanProgram& program, BoundProgram& bound) {
@@ -87,6 +104,7 @@ struct Session::Impl {
       entry.waits = step.waits;
       entry.index = static_cast<int32_t>(i);
       entry.lane = step.lane;
+      entry.is_collective = op_def(step.op).collective;
       entry.is_update = step.phase == Phase::update || step.phase == Phase::verdict;
       bound.lanes[static_cast<size_t>(step.lane)].push_back(entry);
     }
@@ -151,6 +169,7 @@ struct Session::Impl {
 
   const Plan& plan;
   Backend& backend;
+  Communicator* communicator;
   std::array<std::unique_ptr<DeviceArena>, kNumTiers> arenas;
   std::array<KernelMap, kNumLanes> kernels_of_lane;
   std::vector<BoundProgram> programs;
@@ -159,8 +178,8 @@ struct Session::Impl {
   LaneExecutor executor;  // last: its threads end before anything they use
 };
 
-Session::Session(const Plan& plan, Backend& backend)
-    : plan_(plan), impl_(std::make_unique<Impl>(plan, backend)) {
+Session::Session(const Plan& plan, Backend& backend, Communicator* communicator)
+    : plan_(plan), impl_(std::make_unique<Impl>(plan, backend, communicator)) {
   impl_->allocate();
   impl_->programs.resize(plan.programs.size());
   for (size_t i = 0; i < plan.programs.size(); ++i) {
