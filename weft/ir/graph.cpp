@@ -27,13 +27,14 @@ std::string Graph::unique_name(std::string base) {
   return uses == 1 ? base : fmt::format("{}~{}", base, uses);
 }
 
-ValueId Graph::add_input(std::string name, TensorType type) {
+ValueId Graph::add_input(std::string name, TensorType type, bool batched) {
   const ValueId id = num_values();
   Value value;
   value.kind = ValueKind::input;
   value.name = unique_name(std::move(name));
   value.type = std::move(type);
   value.memory_class = MemoryClass::inputs;
+  value.batched = batched;
   values_.push_back(std::move(value));
   inputs_.push_back(id);
   return id;

@@ -41,6 +41,7 @@ struct Value {
   NodeId producer = kNoNode;
   int output_index = 0;
   MemoryClass memory_class = MemoryClass::activations;
+  bool batched = false;  // an input whose first dim is the batch: each data rank has its own rows
 };
 
 struct Node {
@@ -94,7 +95,7 @@ struct State {
 
 class Graph {
  public:
-  ValueId add_input(std::string name, TensorType type);
+  ValueId add_input(std::string name, TensorType type, bool batched = false);
   /// Adds a state; `state.value` is set by the call.
   ValueId add_state(State state);
   /// Appends a node, infers its outputs and returns them. Scope, phase and micro-batch are the

@@ -1,0 +1,39 @@
+// Chooses a strategy for every node of a step graph: given ones first, the others by least
+// redistribution.
+#pragma once
+
+#include <vector>
+
+#include "weft/ir/graph.h"
+#include "weft/shard/entries.h"
+#include "weft/shard/redistribute.h"
+#include "weft/shard/strategy.h"
+
+namespace weft {
+
+struct ShardOptions {
+  std::vector<ShardEntry> entries;  // the first that matches a module counts
+  bool sequence = false;            // op may cut the sequence
+  int zero = 0;                     // stage, see docs/sharding.md
+};
+
+/// The cut of a whole graph. Indexed like the graph's nodes and values.
+struct Sharding {
+  std::vector<ShardingRule> rules;
+  std::vector<NodeStrategy> strategies;
+  std::vector<NodePlacements> nodes;
+  std::vector<Placement> values;  // what the producer gives; of inputs and states, what is stored
+};
+
+/// UsageError when given strategies contradict each other.
+Sharding propagate(const Graph& graph, Router& router, const ShardOptions& options);
+
+/// Proves what localize relies on: every edge has a route, no partial value is consumed whole without
+/// a reduction, operands of a node agree on the piece of every factor, states end where they begin.
+/// BugError naming the edge.
+void verify_sharding(const Graph& graph, const Sharding& sharding, Router& router);
+
+/// One line per node with its strategy, placements and the moves of its operands (--dump shard).
+std::string print_sharding(const Graph& graph, const Sharding& sharding, Router& router);
+
+}  // namespace weft
