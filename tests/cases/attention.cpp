@@ -38,6 +38,7 @@ const std::vector<Shapes>& shapes() {
       {"sharp", 1, 24, 2, 1, 16, 0, 0, 6},  // softmax close to one-hot
       {"no_rows", 2, 0, 2, 1, 8},
       {"no_batch", 0, 5, 2, 1, 8},
+      {"no_heads", 2, 5, 0, 0, 8},
   };
   return list;
 }

@@ -97,7 +97,7 @@ const std::vector<OpCase>& all_cases() {
     std::vector<OpCase> all;
     for (const auto& family :
          {attention_cases(), elementwise_cases(), embedding_cases(), loss_cases(), matmul_cases(),
-          norm_cases(), rope_cases(), update_cases()}) {
+          norm_cases(), rope_cases(), slice_cases(), update_cases(), vocab_loss_cases()}) {
       all.insert(all.end(), family.begin(), family.end());
     }
     return all;

@@ -83,6 +83,8 @@ std::vector<OpCase> loss_cases();
 std::vector<OpCase> matmul_cases();
 std::vector<OpCase> norm_cases();
 std::vector<OpCase> rope_cases();
+std::vector<OpCase> slice_cases();
 std::vector<OpCase> update_cases();
+std::vector<OpCase> vocab_loss_cases();
 
 }  // namespace weft::test

@@ -7,8 +7,8 @@ namespace weft::test {
 namespace {
 
 const std::vector<Shape>& shapes() {
-  static const std::vector<Shape> list = {{1},     {7},        {8},    {9},        {15},
-                                          {2, 17}, {3, 1, 33}, {0, 4}, {2, 3, 64}, {1023}};
+  static const std::vector<Shape> list = {{1},        {7},    {8},        {9},    {15},     {2, 17},
+                                          {3, 1, 33}, {0, 4}, {2, 3, 64}, {1023}, {2, 3, 0}};
   return list;
 }
 
@@ -36,20 +36,31 @@ void add_dropout(std::vector<OpCase>& cases) {
     int64_t B, S, H;
     double p;
     bool residual;
-  } list[] = {{1, 1, 1, 0.5, false},  {2, 3, 4, 0.0, false},  {2, 3, 7, 0.1, true},
-              {1, 5, 8, 0.5, true},   {3, 2, 17, 0.3, false}, {2, 9, 33, 0.9, true},
-              {2, 16, 64, 0.1, true}, {2, 0, 8, 0.1, false}};
+    int64_t first_position = 0, first_feature = 0;
+  } list[] = {
+      {1, 1, 1, 0.5, false},        {2, 3, 4, 0.0, false},         {2, 3, 7, 0.1, true},
+      {1, 5, 8, 0.5, true},         {3, 2, 17, 0.3, false},        {2, 9, 33, 0.9, true},
+      {2, 16, 64, 0.1, true},       {2, 0, 8, 0.1, false},         {2, 3, 0, 0.1, false},
+      {2, 5, 67, 0.5, false, 3, 0}, {2, 3, 67, 0.5, true, 0, 1},   {1, 2, 130, 0.3, false, 7, 62},
+      {2, 2, 5, 0.5, true, 1, 3},   {1, 4, 64, 0.5, false, 0, 128}};
   for (const auto& e : list) {
     std::vector<double> samples;
     for (int64_t b = 0; b < e.B; ++b) samples.push_back(1e10 + 977 * static_cast<double>(b));
     std::vector<int> differentiable = {0};
     if (e.residual) differentiable.push_back(3);
     const Shape shape = {e.B, e.S, e.H};
+    Attrs attrs = dropout_attrs(e.p, 1234, 5);
+    std::string piece;
+    if (e.first_position != 0 || e.first_feature != 0) {
+      attrs.set("first_position", e.first_position);
+      attrs.set("first_feature", e.first_feature);
+      piece = fmt::format("_from{}x{}", e.first_position, e.first_feature);
+    }
     cases.push_back(
-        {fmt::format("dropout_{}x{}x{}_p{}{}", e.B, e.S, e.H, static_cast<int>(e.p * 100),
-                     e.residual ? "_residual" : ""),
+        {fmt::format("dropout_{}x{}x{}_p{}{}{}", e.B, e.S, e.H, static_cast<int>(e.p * 100),
+                     e.residual ? "_residual" : "", piece),
          OpKind::dropout,
-         dropout_attrs(e.p, 1234, 5),
+         attrs,
          {compute(shape), i64_list({3}), i64_list(samples), e.residual ? compute(shape) : absent()},
          Tolerance::elementwise,
          differentiable});

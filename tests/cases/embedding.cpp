@@ -34,6 +34,26 @@ std::vector<OpCase> embedding_cases() {
                        Tolerance::exact});
     }
   }
+  // A piece of a table of 300 rows, one without rows among them.
+  const struct {
+    int64_t first, rows;
+  } pieces[] = {{0, 100}, {100, 100}, {200, 100}, {299, 1}, {300, 0}, {0, 0}};
+  for (const auto& piece : pieces) {
+    const std::string label = fmt::format("from{}_{}", piece.first, piece.rows);
+    const Operand ids = ints({3, 19}, 0, 300);
+    cases.push_back({"embedding_" + label,
+                     OpKind::embedding,
+                     {{"first_row", piece.first}},
+                     {ids, compute({piece.rows, 17})},
+                     Tolerance::exact,
+                     {1}});
+    for (const bool acc : {false, true}) {
+      cases.push_back({fmt::format("embedding_grad_{}{}", label, acc ? "_acc" : ""),
+                       OpKind::embedding_grad,
+                       {{"rows", piece.rows}, {"first_row", piece.first}},
+                       {ids, compute({3, 19, 17}), acc ? param({piece.rows, 17}) : absent()}});
+    }
+  }
   // Every position the same id: the longest sum that can meet one row.
   cases.push_back({"embedding_grad_one_id",
                    OpKind::embedding_grad,

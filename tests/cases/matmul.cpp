@@ -11,11 +11,13 @@ struct Extents {
   int64_t k, o;
 };
 
-// Tails of every vector width, single rows and columns, no rows at all, more than one tile.
+// Tails of every vector width, single rows and columns, no rows, inner or outer extent at all, more
+// than one tile.
 const std::vector<Extents>& extents() {
   static const std::vector<Extents> list = {
-      {{1}, 1, 1}, {{1, 1}, 7, 9}, {{3}, 8, 17},  {{2, 5}, 17, 8},   {{9}, 64, 33},
-      {{0}, 5, 7}, {{2, 0}, 8, 8}, {{33}, 33, 1}, {{2, 16}, 96, 70}, {{130}, 48, 257},
+      {{1}, 1, 1},    {{1, 1}, 7, 9}, {{3}, 8, 17},  {{2, 5}, 17, 8},   {{9}, 64, 33},
+      {{0}, 5, 7},    {{2, 0}, 8, 8}, {{33}, 33, 1}, {{2, 16}, 96, 70}, {{130}, 48, 257},
+      {{3, 5}, 0, 9}, {{3, 5}, 9, 0}, {{4}, 0, 0},
   };
   return list;
 }

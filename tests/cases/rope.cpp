@@ -36,7 +36,8 @@ std::vector<OpCase> rope_cases() {
   }
   const struct {
     int64_t B, S, heads, D;
-  } list[] = {{1, 1, 1, 2}, {2, 3, 1, 6}, {1, 7, 3, 8}, {2, 9, 2, 34}, {2, 5, 4, 64}, {0, 5, 2, 8}};
+  } list[] = {{1, 1, 1, 2},  {2, 3, 1, 6}, {1, 7, 3, 8}, {2, 9, 2, 34},
+              {2, 5, 4, 64}, {0, 5, 2, 8}, {2, 3, 0, 8}};
   for (const auto& e : list) {
     for (const bool inverse : {false, true}) {
       cases.push_back(

@@ -121,12 +121,18 @@ std::vector<TensorType> infer_concat(Types in, const Attrs& attrs) {
   return {out};
 }
 
-/// Rule of an operator that changes the extent of one dim: all other dims may be cut.
+/// Rule of an operator that changes the extent of one dim: all other dims may be cut, none where
+/// the dim is the flattening.
 ShardingRule rule_resize(Types in, Types out, const Attrs& attrs) {
   static constexpr std::string_view kLetters = "bshxy";
   ShardingRule rule;
   rule.linear = true;
-  const auto dim = static_cast<size_t>(std::max<int64_t>(attrs.get_int("dim"), 0));
+  if (attrs.get_int("dim") < 0) {
+    rule.inputs.emplace_back(in[0].shape.size());
+    rule.outputs.emplace_back(1);
+    return rule;
+  }
+  const auto dim = static_cast<size_t>(attrs.get_int("dim"));
   for (size_t i = 0; i < out[0].shape.size(); ++i) {
     rule.factors.push_back({std::string(1, kLetters[i]), out[0].shape[i],
                             i == dim ? FactorKind::whole : FactorKind::pass});

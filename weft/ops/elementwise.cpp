@@ -98,8 +98,11 @@ std::vector<TensorType> infer_dropout(Types in, const Attrs& attrs) {
 void localize_dropout(Attrs& attrs, const ShardingRule& rule, std::span<const CutPiece> pieces) {
   for (size_t i = 0; i < pieces.size(); ++i) {
     if (pieces[i].begin == 0) continue;
-    if (rule.factors[i].name == "s") attrs.set("first_position", pieces[i].begin);
-    if (rule.factors[i].name == "h") attrs.set("first_feature", pieces[i].begin);
+    const auto move = [&](std::string_view first) {
+      attrs.set(first, attrs.get_int(first, 0) + pieces[i].begin);
+    };
+    if (rule.factors[i].name == "s") move("first_position");
+    if (rule.factors[i].name == "h") move("first_feature");
   }
 }
 

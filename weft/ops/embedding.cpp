@@ -14,8 +14,9 @@ std::vector<TensorType> infer_embedding(Types in, const Attrs&) {
 
 std::vector<ValueId> grad_embedding(Graph& graph, const Node& node, std::span<const ValueId> dy) {
   const int64_t rows = graph.type(node.inputs[1]).shape[0];
-  return {kNoValue,
-          graph.add(OpKind::embedding_grad, {node.inputs[0], dy[0], kNoValue}, {{"rows", rows}})};
+  Attrs attrs = node.attrs;
+  attrs.set("rows", rows);
+  return {kNoValue, graph.add(OpKind::embedding_grad, {node.inputs[0], dy[0], kNoValue}, attrs)};
 }
 
 std::vector<TensorType> infer_embedding_grad(Types in, const Attrs& attrs) {
@@ -38,7 +39,7 @@ std::vector<TensorType> infer_select(Types in, const Attrs&) {
 void localize_rows(Attrs& attrs, const ShardingRule& rule, std::span<const CutPiece> pieces) {
   for (size_t i = 0; i < pieces.size(); ++i) {
     if (rule.factors[i].name != "v" || pieces[i].size == rule.factors[i].size) continue;
-    attrs.set("first_row", pieces[i].begin);
+    attrs.set("first_row", attrs.get_int("first_row", 0) + pieces[i].begin);
     if (attrs.contains("rows")) attrs.set("rows", pieces[i].size);
   }
 }
@@ -76,7 +77,10 @@ const OpDef& embedding_grad_op() {
       .cost = [](Types in, Types out, const Attrs&) { return stream_cost(in, out, 0); },
       .rule =
           [](Types in, Types out, const Attrs&) {
-            return make_rule(in[2].present() ? "bs,bsh,vh->vh" : "bs,bsh,_->vh", in, out, "bs");
+            ShardingRule rule =
+                make_rule(in[2].present() ? "bs,bsh,vh->vh" : "bs,bsh,_->vh", in, out, "bs");
+            rule.addends = {2};
+            return rule;
           },
       .addends = {{2, 0}},
       .localize = localize_rows};

@@ -68,7 +68,7 @@ std::vector<TensorType> infer_token_loss(Types in, const Attrs&) {
 void localize_columns(Attrs& attrs, const ShardingRule& rule, std::span<const CutPiece> pieces) {
   for (size_t i = 0; i < pieces.size(); ++i) {
     if (rule.factors[i].name == "v" && pieces[i].size != rule.factors[i].size) {
-      attrs.set("first_column", pieces[i].begin);
+      attrs.set("first_column", attrs.get_int("first_column", 0) + pieces[i].begin);
     }
   }
 }
@@ -184,8 +184,11 @@ std::vector<ValueId> expand_linear_train(Graph& graph, const Node& node) {
 ShardingRule rule_linear(Types in, Types out, const Attrs& attrs, bool train) {
   const std::string_view w = attrs.get_bool("transpose_w", true) ? "vh" : "hv";
   if (!train) return make_rule(fmt::format("bsh,{},bs->1", w), in, out, "bs", "vh");
-  return make_rule(fmt::format("bsh,{},bs,1,{}->1,bsh,{}", w, in[4].present() ? w : "_", w), in,
-                   out, "bs", "vh");
+  ShardingRule rule =
+      make_rule(fmt::format("bsh,{},bs,1,{}->1,bsh,{}", w, in[4].present() ? w : "_", w), in, out,
+                "bs", "vh");
+  rule.addends = {4};
+  return rule;
 }
 
 }  // namespace

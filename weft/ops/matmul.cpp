@@ -79,9 +79,11 @@ OpCost cost_wgrad(Types in, Types out, const Attrs&) {
 ShardingRule rule_wgrad(Types in, Types out, const Attrs& attrs) {
   const std::string_view w = transposed(attrs) ? "fh" : "hf";
   const std::string x = leading(in[0], "h");
-  return make_rule(
-      fmt::format("{},{},{}->{}", x, leading(in[1], "f"), in[2].present() ? w : "_", w), in, out,
-      x.substr(0, x.size() - 1));
+  ShardingRule rule =
+      make_rule(fmt::format("{},{},{}->{}", x, leading(in[1], "f"), in[2].present() ? w : "_", w),
+                in, out, x.substr(0, x.size() - 1));
+  rule.addends = {2};
+  return rule;
 }
 
 std::vector<TensorType> infer_bias_grad(Types in, const Attrs&) {
@@ -93,8 +95,10 @@ std::vector<TensorType> infer_bias_grad(Types in, const Attrs&) {
 
 ShardingRule rule_bias_grad(Types in, Types out, const Attrs&) {
   const std::string dy = leading(in[0], "f");
-  return make_rule(fmt::format("{},{}->f", dy, in[1].present() ? "f" : "_"), in, out,
-                   dy.substr(0, dy.size() - 1));
+  ShardingRule rule = make_rule(fmt::format("{},{}->f", dy, in[1].present() ? "f" : "_"), in, out,
+                                dy.substr(0, dy.size() - 1));
+  rule.addends = {1};
+  return rule;
 }
 
 }  // namespace

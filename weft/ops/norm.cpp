@@ -54,8 +54,11 @@ ShardingRule rule_rmsnorm_grad(Types in, Types out, const Attrs&) {
   if (grouped) reduce += "n";
   const std::string text = fmt::format("{},h,{},{},{},{}->{},h", x, stats, x,
                                        in[4].present() ? x : "_", in[5].present() ? "h" : "_", x);
-  if (!grouped) return make_rule(text, in, out, reduce, "h");
-  return make_rule(text, in, out, reduce, "h", {{'n', in[2].shape.back()}, {'h', in[1].shape[0]}});
+  ShardingRule rule = grouped ? make_rule(text, in, out, reduce, "h",
+                                          {{'n', in[2].shape.back()}, {'h', in[1].shape[0]}})
+                              : make_rule(text, in, out, reduce, "h");
+  rule.addends = {5};
+  return rule;
 }
 
 std::vector<TensorType> infer_layernorm(Types in, const Attrs&) {
@@ -93,10 +96,12 @@ ShardingRule rule_layernorm(Types in, Types out, const Attrs&) {
 ShardingRule rule_layernorm_grad(Types in, Types out, const Attrs&) {
   const std::string x = leading(in[0], "h");
   const std::string stats = leading(in[0], "");
-  return make_rule(
+  ShardingRule rule = make_rule(
       fmt::format("{},h,{},{},{},{},{},{}->{},h,h", x, stats, stats, x, in[5].present() ? x : "_",
                   in[6].present() ? "h" : "_", in[7].present() ? "h" : "_", x),
       in, out, stats, "h");
+  rule.addends = {6, 7};
+  return rule;
 }
 
 }  // namespace

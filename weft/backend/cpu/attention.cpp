@@ -22,8 +22,11 @@ class AttentionKernel : public CpuKernel {
     shape_.num_kv_heads = spec.attrs.get_int("num_kv_heads");
     shape_.scale = static_cast<float>(spec.attrs.get_double("scale"));
     shape_.window = spec.attrs.get_int("window", 0);
-    WEFT_CHECK(shape_.num_heads % shape_.num_kv_heads == 0, "cpu.attention",
-               "{} heads over {} key/value heads", shape_.num_heads, shape_.num_kv_heads);
+    // A rank without any heads has nothing to do.
+    const bool none = shape_.num_heads == 0 && shape_.num_kv_heads == 0;
+    WEFT_CHECK(none || (shape_.num_kv_heads > 0 && shape_.num_heads % shape_.num_kv_heads == 0),
+               "cpu.attention", "{} heads over {} key/value heads", shape_.num_heads,
+               shape_.num_kv_heads);
   }
 
  protected:
