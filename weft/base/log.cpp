@@ -42,9 +42,16 @@ spdlog::level::level_enum file_level(LogLevel level) {
   return spdlog::level::info;
 }
 
+thread_local bool t_quiet = false;
+
 }  // namespace
 
+QuietLog::QuietLog(bool quiet) : before_(t_quiet) { t_quiet = quiet; }
+QuietLog::~QuietLog() { t_quiet = before_; }
+bool QuietLog::active() { return t_quiet; }
+
 void log_line(LogLevel level, std::string_view text) {
+  if (t_quiet && level < LogLevel::error) return;
   State& s = state();
   const std::lock_guard lock(s.mutex);
   if (level >= s.level) {

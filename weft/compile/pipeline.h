@@ -15,6 +15,7 @@
 namespace weft {
 
 struct CompileOptions {
+  int rank = 0;       // world rank that the plan is for
   bool train = true;  // program "train"
   bool eval = false;  // program "eval": inputs as one micro-batch, output "loss"
   /// > 0: program "logits": one sequence of that many tokens, logits of position `last`.

@@ -72,7 +72,7 @@ Loader::Loader(std::shared_ptr<const Dataset> dataset, const LoaderOptions& opti
     log_info("data: {} of {} samples are dropped in each epoch, since they fill no global batch",
              dropped_, samples);
   }
-  ahead_ = std::async(std::launch::async, [this] { return make(position_); }).share();
+  prepare_next();
 }
 
 Loader::~Loader() {
@@ -82,8 +82,16 @@ Loader::~Loader() {
 GlobalBatch Loader::next() {
   GlobalBatch batch = ahead_.get();
   position_ += options_.global_batch;
-  ahead_ = std::async(std::launch::async, [this, at = position_] { return make(at); }).share();
+  prepare_next();
   return batch;
+}
+
+void Loader::prepare_next() {
+  const auto work = [this, at = position_, quiet = QuietLog::active()] {
+    const QuietLog log(quiet);
+    return make(at);
+  };
+  ahead_ = std::async(std::launch::async, work).share();
 }
 
 GlobalBatch Loader::make(int64_t position) {

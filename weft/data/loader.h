@@ -58,6 +58,7 @@ class Loader {
 
  private:
   GlobalBatch make(int64_t position);
+  void prepare_next();
 
   std::shared_ptr<const Dataset> dataset_;
   LoaderOptions options_;

@@ -6,6 +6,7 @@
 #include <new>
 
 #include "weft/base/check.h"
+#include "weft/base/raise.h"
 
 namespace weft {
 namespace {
@@ -27,18 +28,7 @@ size_t at(Lane lane) { return static_cast<size_t>(lane); }
   try {
     throw;
   } catch (const Error& error) {
-    const std::string_view text = error.what();
-    switch (error.code()) {
-      case ExitCode::usage: throw UsageError(context, text);
-      case ExitCode::input: throw InputError(context, text);
-      case ExitCode::resource: throw ResourceError(context, text);
-      case ExitCode::alarm: throw AlarmError(context, text);
-      case ExitCode::peer: throw PeerError(context, text);
-      case ExitCode::interrupted: throw Interrupted(context, text);
-      case ExitCode::done:
-      case ExitCode::bug: break;
-    }
-    throw BugError(context, text);
+    raise(error.code(), context, error.what());
   } catch (const std::bad_alloc&) {
     throw ResourceError(context, "the system has no memory left");
   } catch (const std::exception& error) {

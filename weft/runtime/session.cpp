@@ -128,29 +128,38 @@ struct Session::Impl {
     return found->second;
   }
 
-  void init_state(const PlanState& state, uint64_t seed) {
+  const PlanState& source_of(const PlanState& state) const {
+    const PlanState* source = plan.find_state(state.init.source);
+    WEFT_CHECK(source != nullptr && source->init.kind != StateInit::Kind::copy, "session",
+               "state {} copies {}, expected a state with a value of its own", state.name,
+               state.init.source);
+    return *source;
+  }
+
+  /// Fills `state` with the initial value of `drawn`, the same piece in another dtype or itself.
+  void init_state(const PlanState& state, const PlanState& drawn, uint64_t seed) {
+    const DType from = drawn.type.dtype;
     const int64_t size = dtype_size(state.type.dtype);
     parallel_pieces(state.type.elements(), [&](int64_t first, int64_t last) {
       std::vector<std::byte> chunk(static_cast<size_t>(kChunkElements * size));
+      std::vector<std::byte> draw(static_cast<size_t>(kChunkElements * dtype_size(from)));
       for (int64_t begin = first; begin < last; begin += kChunkElements) {
         const int64_t count = std::min(kChunkElements, last - begin);
-        if (state.init.kind == StateInit::Kind::normal || begin == first) {
-          fill_state(state, seed, begin, count, chunk.data());
+        if (drawn.init.kind == StateInit::Kind::normal || begin == first) {
+          if (from == state.type.dtype) {
+            fill_state(drawn, seed, begin, count, chunk.data());
+          } else {
+            fill_state(drawn, seed, begin, count, draw.data());
+            convert_elements(draw.data(), from, chunk.data(), state.type.dtype, count);
+          }
         }
         backend.copy_to_device(address(state.buffer) + begin * size, chunk.data(), count * size);
       }
     });
   }
 
-  void refresh_copy(const PlanState& state) {
-    const PlanState* source = plan.find_state(state.init.source);
-    WEFT_CHECK(source != nullptr && source->init.kind != StateInit::Kind::copy, "session",
-               "state {} copies {}, expected a state with a value of its own", state.name,
-               state.init.source);
-    WEFT_CHECK(source->type.shape == state.type.shape, "session",
-               "state {} {} copies {} {}, expected the same shape", state.name,
-               shape_text(state.type.shape), source->name, shape_text(source->type.shape));
-    const DType from_dtype = source->type.dtype;
+  void refresh_copy(const PlanState& state, const PlanState& source) {
+    const DType from_dtype = source.type.dtype;
     const DType to_dtype = state.type.dtype;
     const int64_t from_size = dtype_size(from_dtype);
     const int64_t to_size = dtype_size(to_dtype);
@@ -159,7 +168,7 @@ struct Session::Impl {
       std::vector<std::byte> to(static_cast<size_t>(kChunkElements * to_size));
       for (int64_t begin = first; begin < last; begin += kChunkElements) {
         const int64_t count = std::min(kChunkElements, last - begin);
-        backend.copy_to_host(from.data(), address(source->buffer) + begin * from_size,
+        backend.copy_to_host(from.data(), address(source.buffer) + begin * from_size,
                              count * from_size);
         convert_elements(from.data(), from_dtype, to.data(), to_dtype, count);
         backend.copy_to_device(address(state.buffer) + begin * to_size, to.data(), count * to_size);
@@ -226,9 +235,15 @@ void Session::init_states(uint64_t seed) {
   const auto& arena = impl_->arenas[static_cast<size_t>(Tier::device)];
   const bool zeroed = impl_->untouched && arena && arena->made_zeroed();
   for (const PlanState& state : plan_.states) {
-    if (state.init.kind == StateInit::Kind::copy) continue;
     if (state.init.kind == StateInit::Kind::zeros && zeroed) continue;
-    impl_->init_state(state, seed);
+    if (state.init.kind != StateInit::Kind::copy) {
+      impl_->init_state(state, state, seed);
+      continue;
+    }
+    const PlanState& source = impl_->source_of(state);
+    if (!same_piece(state, source)) {
+      impl_->init_state(state, drawn_for_copy(state, source), seed);
+    }
   }
   impl_->untouched = false;
   refresh_copies();
@@ -236,7 +251,9 @@ void Session::init_states(uint64_t seed) {
 
 void Session::refresh_copies() {
   for (const PlanState& state : plan_.states) {
-    if (state.init.kind == StateInit::Kind::copy) impl_->refresh_copy(state);
+    if (state.init.kind != StateInit::Kind::copy) continue;
+    const PlanState& source = impl_->source_of(state);
+    if (same_piece(state, source)) impl_->refresh_copy(state, source);
   }
 }
 

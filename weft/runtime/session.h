@@ -57,7 +57,8 @@ class Session {
   void write_state(int index, const void* data);
   /// Fills every state by its StateInit under `seed` (states of kind copy last).
   void init_states(uint64_t seed);
-  /// Recomputes the states of kind copy from their sources (after a load).
+  /// Recomputes the states of kind copy from sources that hold the same piece (after a load, which
+  /// itself fills the other copies).
   void refresh_copies();
 
   /// Runs a program to its end. An error in a lane is rethrown here with step, operator and rank.

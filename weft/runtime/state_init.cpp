@@ -34,10 +34,39 @@ void parallel_pieces(int64_t count, const std::function<void(int64_t, int64_t)>&
   }
 }
 
+namespace {
+
+/// The box whose flattening the elements of a state are a range of, and where that begins.
+struct Range {
+  const Shape& extent;
+  int64_t begin = 0;
+};
+
+Range range_of(const PlanState& state) {
+  const LogicalSlice& logical = state.logical;
+  if (logical.flat_begin < 0) return {state.type.shape, 0};
+  return {logical.extent, logical.flat_begin};
+}
+
+/// Length of the runs of elements that are consecutive in the logical tensor too.
+int64_t contiguous_run(const PlanState& state) {
+  const Shape& shape = range_of(state).extent;
+  if (state.logical.shape.empty() || shape.empty())
+    return std::max<int64_t>(1, num_elements(shape));
+  size_t dim = shape.size() - 1;
+  int64_t run = shape[dim];
+  for (; dim > 0 && shape[dim] == state.logical.shape[dim]; --dim) run *= shape[dim - 1];
+  return std::max<int64_t>(1, run);
+}
+
+}  // namespace
+
 int64_t logical_index(const PlanState& state, int64_t index) {
   const LogicalSlice& logical = state.logical;
+  const Range range = range_of(state);
+  const Shape& shape = range.extent;
+  index += range.begin;
   if (logical.shape.empty()) return index;
-  const Shape& shape = state.type.shape;
   WEFT_CHECK(logical.shape.size() == shape.size() && logical.begin.size() == shape.size(),
              "init_states", "state {} {} is a piece of {} {}", state.name, shape_text(shape),
              logical.name, shape_text(logical.shape));
@@ -51,20 +80,17 @@ int64_t logical_index(const PlanState& state, int64_t index) {
   return result;
 }
 
-namespace {
-
-/// Length of the runs of elements that are consecutive in the logical tensor too.
-int64_t contiguous_run(const PlanState& state) {
-  const Shape& shape = state.type.shape;
-  if (state.logical.shape.empty() || shape.empty())
-    return std::max<int64_t>(1, num_elements(shape));
-  size_t dim = shape.size() - 1;
-  int64_t run = shape[dim];
-  for (; dim > 0 && shape[dim] == state.logical.shape[dim]; --dim) run *= shape[dim - 1];
-  return std::max<int64_t>(1, run);
+PlanState drawn_for_copy(const PlanState& copy, const PlanState& source) {
+  WEFT_CHECK(source.init.kind != StateInit::Kind::copy && !copy.logical.name.empty() &&
+                 source.logical.name == copy.logical.name &&
+                 source.logical.shape == copy.logical.shape,
+             "init_states", "state {} copies {}, expected a piece of the same logical tensor",
+             copy.name, source.name);
+  PlanState drawn = copy;
+  drawn.type.dtype = source.type.dtype;
+  drawn.init = source.init;
+  return drawn;
 }
-
-}  // namespace
 
 void fill_state(const PlanState& state, uint64_t seed, int64_t begin, int64_t count,
                 std::byte* out) {
@@ -83,12 +109,12 @@ void fill_state(const PlanState& state, uint64_t seed, int64_t begin, int64_t co
   }
   const RngStream stream(seed, state.logical.name.empty() ? state.name : state.logical.name);
   const double stddev = state.init.stddev;
+  const int64_t run = contiguous_run(state);
+  const int64_t first = range_of(state).begin + begin;
   double drawn[512];
   for (int64_t i = 0; i < count;) {
-    const int64_t index = begin + i;
-    const auto element = static_cast<uint64_t>(logical_index(state, index));
-    const int64_t run = contiguous_run(state);
-    const int64_t size = std::min({count - i, run - index % run, int64_t{512}});
+    const auto element = static_cast<uint64_t>(logical_index(state, begin + i));
+    const int64_t size = std::min({count - i, run - (first + i) % run, int64_t{512}});
     stream.normals(element, size, drawn);
     for (int64_t k = 0; k < size; ++k) drawn[k] *= stddev;
     if (dtype == DType::f32) {

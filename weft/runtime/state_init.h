@@ -1,5 +1,5 @@
 // Initial values of states: pure functions of (seed, logical tensor, element), so that every
-// layout draws the same model. Internal to runtime/.
+// layout draws the same model.
 #pragma once
 
 #include <cstddef>
@@ -21,5 +21,14 @@ void fill_state(const PlanState& state, uint64_t seed, int64_t begin, int64_t co
 
 /// Index in the logical tensor of element `index` of the piece the state holds.
 int64_t logical_index(const PlanState& state, int64_t index);
+
+/// Do both states hold the same elements of one logical tensor, in the same order? Only then is a
+/// copy made from the bytes of its source.
+inline bool same_piece(const PlanState& a, const PlanState& b) {
+  return a.type.shape == b.type.shape && a.logical == b.logical;
+}
+/// The state that draws what `source` starts with where `copy`, which holds another piece, needs
+/// it: convert to the dtype of `copy` what fill_state gives for it.
+PlanState drawn_for_copy(const PlanState& copy, const PlanState& source);
 
 }  // namespace weft
