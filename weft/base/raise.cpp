@@ -1,5 +1,7 @@
 #include "weft/base/raise.h"
 
+#include <fmt/core.h>
+
 #include <new>
 
 namespace weft {
@@ -18,7 +20,7 @@ void raise(ExitCode code, std::string_view where, std::string_view message) {
   throw BugError(where, message);
 }
 
-ErrorText error_text(const std::exception_ptr& error) {
+ErrorData error_data(const std::exception_ptr& error) {
   try {
     std::rethrow_exception(error);
   } catch (const Error& known) {
@@ -28,8 +30,10 @@ ErrorText error_text(const std::exception_ptr& error) {
             "[memory] got no memory from the system, expected more free memory; try a smaller "
             "micro-batch or model"};
   } catch (const std::exception& other) {
-    return {ExitCode::bug, std::string("[weft] got an unexpected error (") + other.what() +
-                               "), expected none; this is a bug in weft"};
+    return {ExitCode::bug,
+            fmt::format("[weft] got an unexpected error ({}), expected none; this is "
+                        "a bug in weft",
+                        other.what())};
   } catch (...) {
     return {ExitCode::bug,
             "[weft] got an exception of an unknown type, expected none; this is a "
@@ -37,7 +41,7 @@ ErrorText error_text(const std::exception_ptr& error) {
   }
 }
 
-void raise(const ErrorText& error) {
+void raise(const ErrorData& error) {
   // The constructors put the brackets of "[where] message" back.
   const std::string_view text = error.text;
   const size_t end = text.find("] ");

@@ -8,8 +8,8 @@ namespace weft {
 namespace {
 
 template <class Thrown>
-ErrorText text_of(const Thrown& thrown) {
-  return error_text(std::make_exception_ptr(thrown));
+ErrorData text_of(const Thrown& thrown) {
+  return error_data(std::make_exception_ptr(thrown));
 }
 
 TEST(Raise, KeepsTypeAndText) {
