@@ -30,7 +30,7 @@ RUN = {
     "runtime": {"base", "ir", "plan", "backend", "comm", "io"},
     "sim": {"base", "ir", "plan"},
     "data": {"base", "config", "io"},
-    "checkpoint": {"base", "config", "ir", "io", "plan", "runtime"},
+    "checkpoint": {"base", "config", "ir", "io", "plan", "runtime", "comm"},
 }
 # The trainer joins the halves; the command line sees everything.
 TOP = {

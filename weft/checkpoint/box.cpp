@@ -36,7 +36,64 @@ int64_t position(const Box& box, const Shape& index) {
   return at;
 }
 
+/// Appends what [begin, begin + count) of the flattening of dims [dim, rank) is, at `index` of the
+/// dims before.
+void cut_range(const Box& box, size_t dim, Shape& index, int64_t begin, int64_t count,
+               std::vector<Box>& out) {
+  if (count == 0) return;
+  const size_t rank = box.extent.size();
+  const auto push = [&](int64_t rows) {
+    Box piece{index, Shape(rank, 1)};
+    for (size_t d = dim; d < rank; ++d) {
+      piece.begin[d] = d == dim ? index[d] : box.begin[d];
+      piece.extent[d] = d == dim ? rows : box.extent[d];
+    }
+    out.push_back(std::move(piece));
+  };
+  if (dim == rank) {
+    push(1);
+    return;
+  }
+  int64_t inner = 1;
+  for (size_t d = dim + 1; d < rank; ++d) inner *= box.extent[d];
+  index[dim] = box.begin[dim] + begin / inner;
+  const int64_t skip = begin % inner;
+  if (skip != 0 || count < inner) {
+    const int64_t head = std::min(count, inner - skip);
+    cut_range(box, dim + 1, index, skip, head, out);
+    count -= head;
+    ++index[dim];
+  }
+  if (const int64_t rows = count / inner; rows > 0) {
+    push(rows);
+    index[dim] += rows;
+  }
+  cut_range(box, dim + 1, index, 0, count % inner, out);
+}
+
 }  // namespace
+
+std::vector<Box> flat_boxes(const Box& box, int64_t begin, int64_t count) {
+  const int64_t elements = num_elements(box.extent);
+  WEFT_CHECK(box.begin.size() == box.extent.size() && begin >= 0 && count >= 0 &&
+                 begin <= elements && count <= elements - begin,
+             "box", "range {} + {} is not inside {}", begin, count, shape_text(box.extent));
+  std::vector<Box> result;
+  Shape index = box.begin;
+  cut_range(box, 0, index, begin, count, result);
+  return result;
+}
+
+int64_t copy_range(const Box& from, int64_t begin, int64_t count, const void* source, const Box& to,
+                   void* target, int64_t element_bytes) {
+  int64_t copied = 0;
+  const auto* data = static_cast<const char*>(source);
+  for (const Box& box : flat_boxes(from, begin, count)) {
+    copied += copy_overlap(box, data, to, target, element_bytes);
+    data += num_elements(box.extent) * element_bytes;
+  }
+  return copied;
+}
 
 int64_t overlap_elements(const Box& a, const Box& b) { return overlap_of(a, b).elements; }
 

@@ -3,6 +3,10 @@
 // A checkpoint is a folder "step-00000100" of logical tensors: any layout loads any checkpoint. It
 // is written aside, synced, and renamed last, so a folder of that name is complete or damaged from
 // outside, never half written. All file access goes through a FileSystem.
+//
+// With a communicator of several ranks, calls are collective: every rank makes the same ones, with
+// what it holds of the state, and all ranks throw the same error at the same call: the first cause,
+// with its rank. They use Channel::checkpoint, so nothing else may.
 #pragma once
 
 #include <cstdint>
@@ -13,6 +17,7 @@
 
 #include "weft/checkpoint/manifest.h"
 #include "weft/checkpoint/state_store.h"
+#include "weft/comm/communicator.h"
 #include "weft/io/file.h"
 
 namespace weft {
@@ -36,11 +41,14 @@ struct WriterOptions {
 };
 
 /// Saves into one folder of checkpoints. Calls come from one thread; the background thread touches
-/// only the snapshot, so training may go on as soon as save() returns.
+/// only the snapshot, so training may go on as soon as save() returns. Of several ranks each writes
+/// a file of its own; only rank 0 commits, cleans up and removes old checkpoints.
 class CheckpointWriter {
  public:
-  /// `files` must outlive the writer. Leftovers of dead processes in `root` are removed.
-  CheckpointWriter(FileSystem& files, std::string root, WriterOptions options = {});
+  /// `files` and `communicator` must outlive the writer. Leftovers of dead processes in `root` are
+  /// removed. Not collective.
+  CheckpointWriter(FileSystem& files, std::string root, WriterOptions options = {},
+                   Communicator* communicator = nullptr);
   /// Waits; a failure not yet reported is logged.
   ~CheckpointWriter();
   CheckpointWriter(const CheckpointWriter&) = delete;
@@ -51,7 +59,8 @@ class CheckpointWriter {
   /// by tensor and returns when the checkpoint is durable. A failure of an earlier background save
   /// is thrown first, then nothing is saved. Throws AlarmError naming the tensor when a value is
   /// not finite (nothing is committed) and ResourceError when the disk fails: older checkpoints
-  /// stay. Old checkpoints are removed only after the new one is durable.
+  /// stay. Old checkpoints are removed only after the new one is durable. Several ranks: `states`
+  /// has the same layout at every call of a writer.
   std::string save(StateStore& states, const CheckpointMeta& meta);
   /// Writes "diagnostic-step-…" from whatever the state is; never found by newest_checkpoint.
   /// Always synchronous; returns the path.
@@ -93,11 +102,12 @@ Manifest read_manifest(FileSystem& files, const std::string& folder);
 struct LoadOptions {
   bool weights_only = false;  // moments are neither required nor read
 };
-/// Fills `states` from a checkpoint, verifying checksums, and refreshes copies. Tensors missing,
-/// left over, of another shape, or damaged are InputErrors that name tensor and file. Nothing but
-/// the states is changed; after an error their content is undefined.
+/// Fills `states` from a checkpoint of any layout, verifying checksums, and refreshes copies. Only
+/// pieces that hold something of the states are read. Tensors missing, left over, of another shape,
+/// or damaged are InputErrors that name tensor and file. Nothing but the states is changed; after
+/// an error their content is undefined. Several ranks: a tensor is left over when no rank has it.
 Manifest load_checkpoint(FileSystem& files, StateStore& states, const std::string& folder,
-                         const LoadOptions& options = {});
+                         const LoadOptions& options = {}, Communicator* communicator = nullptr);
 
 struct VerifyReport {
   int64_t tensors = 0;

@@ -2,12 +2,16 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <set>
 #include <vector>
 
 #include "weft/base/error.h"
 
 namespace weft {
+namespace {
+constexpr int64_t kChunkBytes = int64_t{1} << 22;  // a multiple of every element size
+}
 
 CheckpointContent::CheckpointContent(FileSystem& files, const std::string& folder,
                                      const Manifest& manifest)
@@ -79,15 +83,20 @@ void CheckpointContent::check_sizes(FileSystem& files) {
   }
 }
 
-void CheckpointContent::read(const Piece& piece, int64_t begin, void* data, int64_t bytes) {
+void CheckpointContent::read_piece(const LogicalTensor& tensor, const Piece& piece,
+                                   const Take& take) {
   SafetensorsReader& reader = *readers_.at(piece.file);
-  reader.read(reader.at(piece.tensor), begin, data, bytes);
-}
-
-void CheckpointContent::read_checked(const LogicalTensor& tensor, const Piece& piece, void* data) {
-  read(piece, 0, data, piece.bytes);
-  const std::string checksum = checksum_hex(data, piece.bytes);
-  if (checksum != piece.checksum) {
+  const TensorEntry& entry = reader.at(piece.tensor);
+  const int64_t element = dtype_size(tensor.dtype);
+  chunk_.resize(static_cast<size_t>(std::min(kChunkBytes, piece.bytes)));
+  Checksum sum;
+  for (int64_t at = 0; at < piece.bytes; at += kChunkBytes) {
+    const int64_t bytes = std::min(kChunkBytes, piece.bytes - at);
+    reader.read(entry, at, chunk_.data(), bytes);
+    sum.add(chunk_.data(), bytes);
+    take(at / element, bytes / element, chunk_.data());
+  }
+  if (const std::string checksum = sum.hex(); checksum != piece.checksum) {
     throw InputError(path_of(piece),
                      fmt::format("tensor \"{}\" has checksum {}, expected {}; the file is damaged, "
                                  "try an older checkpoint",
@@ -97,15 +106,11 @@ void CheckpointContent::read_checked(const LogicalTensor& tensor, const Piece& p
 
 void CheckpointContent::read_tensor(const LogicalTensor& tensor, void* data) {
   const Box all{Shape(tensor.shape.size(), 0), tensor.shape};
-  std::vector<char> buffer;
+  const int64_t element = dtype_size(tensor.dtype);
   for (const Piece& piece : tensor.pieces) {
-    if (piece.box.extent == tensor.shape) {
-      read_checked(tensor, piece, data);
-      continue;
-    }
-    buffer.resize(static_cast<size_t>(piece.bytes));
-    read_checked(tensor, piece, buffer.data());
-    copy_overlap(piece.box, buffer.data(), all, data, dtype_size(tensor.dtype));
+    read_piece(tensor, piece, [&](int64_t begin, int64_t count, const void* chunk) {
+      copy_range(piece.box, begin, count, chunk, all, data, element);
+    });
   }
 }
 

@@ -1,9 +1,11 @@
 // The open tensor files of a checkpoint, checked against its manifest.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "weft/checkpoint/checkpoint.h"
 #include "weft/io/safetensors.h"
@@ -18,10 +20,11 @@ class CheckpointContent {
 
   const Manifest& manifest() const { return manifest_; }
   std::string path_of(const Piece& piece) const { return join_path(folder_, piece.file); }
-  /// Bytes [begin, begin + bytes) of a piece.
-  void read(const Piece& piece, int64_t begin, void* data, int64_t bytes);
-  /// All of a piece; InputError naming `tensor` and the file when the checksum differs.
-  void read_checked(const LogicalTensor& tensor, const Piece& piece, void* data);
+  /// Receives elements [begin, begin + count) of the flattening of the piece's box.
+  using Take = std::function<void(int64_t begin, int64_t count, const void* data)>;
+  /// All of a piece, in chunks of bounded size. InputError naming `tensor` and the file when the
+  /// checksum, known after the last chunk, differs.
+  void read_piece(const LogicalTensor& tensor, const Piece& piece, const Take& take);
   /// The whole logical tensor, packed.
   void read_tensor(const LogicalTensor& tensor, void* data);
 
@@ -32,6 +35,7 @@ class CheckpointContent {
   std::string folder_;
   const Manifest& manifest_;
   std::map<std::string, std::unique_ptr<SafetensorsReader>> readers_;
+  std::vector<char> chunk_;
 };
 
 }  // namespace weft

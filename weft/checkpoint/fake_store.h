@@ -23,7 +23,16 @@ class FakeStore : public StateStore {
     auto& to = data_[static_cast<size_t>(index)];
     std::memcpy(to.data(), data, to.size());
   }
-  void refresh_copies() override { ++refreshed; }
+  void refresh_copies() override {
+    ++refreshed;
+    for (size_t i = 0; i < states_.size(); ++i) {
+      if (is_stored(states_[i])) continue;
+      const auto source = static_cast<size_t>(index(states_[i].init.source));
+      if (!same_piece(states_[i], states_[source])) continue;
+      convert_elements(data_[source].data(), states_[source].type.dtype, data_[i].data(),
+                       states_[i].type.dtype, states_[i].type.elements());
+    }
+  }
 
   void add(std::string name, StateRole role, DType dtype, Shape shape, LogicalSlice logical,
            std::string slot = "", StateInit init = {}) {

@@ -170,6 +170,7 @@ ExportReport export_states(FileSystem& files, StateStore& states, const ModelInf
   LiveBytes live(states);
   Assembler assembler(live);
   const std::vector<LogicalGroup> groups = group_states(states.states());
+  require_cover(groups);
   std::vector<Source> sources;
   for (const LogicalGroup& group : groups) {
     if (group.slot) continue;

@@ -6,10 +6,13 @@
 #include <array>
 #include <filesystem>
 #include <map>
-#include <utility>
+#include <optional>
+#include <set>
 #include <vector>
 
 #include "weft/base/error.h"
+#include "weft/checkpoint/agree.h"
+#include "weft/checkpoint/fill.h"
 #include "weft/checkpoint/finite.h"
 #include "weft/checkpoint/logical.h"
 #include "weft/io/hf_folder.h"
@@ -37,63 +40,74 @@ bool is_buffer(std::string_view name) {
 
 class Importer {
  public:
-  Importer(FileSystem& files, StateStore& states, const std::string& folder)
-      : states_(states), folder_(folder), tensors_(files, folder) {}
+  Importer(FileSystem& files, StateStore& states, const std::string& folder,
+           Communicator* communicator)
+      : files_(files), states_(states), folder_(folder), communicator_(communicator) {}
 
   ImportReport run() {
-    match_names();
-    std::map<std::string, int64_t> elements_by_dtype;
-    std::map<std::string, std::string> dtypes;
-    for (const auto& [group, item] : matches_) {
-      load(group, *item);
-      const std::string dtype(dtype_name(item->entry.dtype));
-      elements_by_dtype[dtype] += group.elements();
-      dtypes[group.name] = dtype;
-      ++report_.tensors;
-      report_.bytes += item->entry.bytes;
-    }
-    states_.refresh_copies();
-    for (const auto& [dtype, count] : elements_by_dtype) {
-      if (report_.dtype.empty() || count > elements_by_dtype[report_.dtype]) report_.dtype = dtype;
-    }
-    for (const auto& [name, dtype] : dtypes) {
-      if (dtype != report_.dtype) report_.tensor_dtypes[name] = dtype;
-    }
-    return std::move(report_);
+    std::exception_ptr failure = failure_of([&] {
+      tensors_.emplace(files_, folder_);
+      groups_ = group_loaded_states(states_.states());
+      std::erase_if(groups_, [](const LogicalGroup& group) { return group.slot; });
+    });
+    const std::map<std::string, Shape> wanted = all_tensors(communicator_, failure, groups_);
+    failure = failure_of([&] {
+      match_names(wanted);
+      for (const LogicalGroup& group : groups_) load(group, *matches_.at(group.name));
+      states_.refresh_copies();
+    });
+    agree(communicator_, failure);
+    return report();
   }
 
  private:
+  ImportReport report() const {
+    ImportReport report;
+    std::map<std::string, int64_t> elements_by_dtype;
+    for (const auto& [name, item] : matches_) {
+      elements_by_dtype[std::string(dtype_name(item->entry.dtype))] +=
+          num_elements(item->entry.shape);
+      ++report.tensors;
+      report.bytes += item->entry.bytes;
+    }
+    for (const auto& [dtype, count] : elements_by_dtype) {
+      if (report.dtype.empty() || count > elements_by_dtype[report.dtype]) report.dtype = dtype;
+    }
+    for (const auto& [name, item] : matches_) {
+      const std::string dtype(dtype_name(item->entry.dtype));
+      if (dtype != report.dtype) report.tensor_dtypes[name] = dtype;
+    }
+    return report;
+  }
+
   [[noreturn]] void fail(const HfTensors::Item& item, const std::string& message) const {
-    throw InputError(tensors_.file_of(item),
+    throw InputError(tensors_->file_of(item),
                      fmt::format("tensor \"{}\" {}", item.entry.name, message));
   }
 
-  /// Pairs every wanted tensor with one of the files, before anything is read.
-  void match_names() {
+  /// Pairs every tensor that a rank wants with one of the files, before anything is read.
+  void match_names(const std::map<std::string, Shape>& wanted) {
     std::map<std::string_view, const HfTensors::Item*> given;
-    std::map<std::string_view, LogicalGroup> wanted;
-    std::vector<LogicalGroup> groups = group_states(states_.states());
-    for (LogicalGroup& group : groups) {
-      if (!group.slot) wanted.emplace(bare_name(group.name), group);
-    }
-    for (const HfTensors::Item& item : tensors_.tensors()) {
+    std::set<std::string_view> wanted_bare;
+    for (const auto& [name, shape] : wanted) wanted_bare.insert(bare_name(name));
+    for (const HfTensors::Item& item : tensors_->tensors()) {
       const std::string_view bare = bare_name(item.entry.name);
-      if (wanted.count(bare) == 0 && is_buffer(bare)) continue;
+      if (wanted_bare.count(bare) == 0 && is_buffer(bare)) continue;
       const auto [twin, is_new] = given.emplace(bare, &item);
       if (!is_new) fail(item, fmt::format("is the same as \"{}\"", twin->second->entry.name));
     }
-    for (const auto& [bare, group] : wanted) {
-      const auto found = given.find(bare);
+    for (const auto& [name, shape] : wanted) {
+      const auto found = given.find(bare_name(name));
       if (found == given.end()) {
         throw InputError(folder_, fmt::format("tensor \"{}\" is missing, expected {}; try the "
                                               "config.json that belongs to these weights",
-                                              group.name, shape_text(group.shape)));
+                                              name, shape_text(shape)));
       }
-      check(group, *found->second);
-      matches_.emplace_back(group, found->second);
+      check(shape, *found->second);
+      matches_[name] = found->second;
     }
     for (const auto& [bare, item] : given) {
-      if (wanted.count(bare) != 0) continue;
+      if (wanted_bare.count(bare) != 0) continue;
       if (bare != "lm_head.weight") {
         fail(*item, "is not part of this model; try the config.json that belongs to these weights");
       }
@@ -101,11 +115,11 @@ class Importer {
     }
   }
 
-  void check(const LogicalGroup& group, const HfTensors::Item& item) const {
-    if (item.entry.shape != group.shape) {
+  void check(const Shape& shape, const HfTensors::Item& item) const {
+    if (item.entry.shape != shape) {
       fail(item, fmt::format("has shape {}, expected {}; try the config.json that belongs to these "
                              "weights",
-                             shape_text(item.entry.shape), shape_text(group.shape)));
+                             shape_text(item.entry.shape), shape_text(shape)));
     }
     if (!is_floating(item.entry.dtype)) {
       fail(item,
@@ -119,7 +133,9 @@ class Importer {
     for (const std::string_view name : {"embed_tokens.weight", "wte.weight"}) {
       const auto found = given.find(name);
       if (found == given.end()) continue;
-      if (same_content(head, *found->second)) return;
+      // One rank is enough to read both.
+      const bool other_rank = communicator_ != nullptr && communicator_->rank() != 0;
+      if (other_rank || same_content(head, *found->second)) return;
       fail(head, fmt::format("differs from \"{}\", but the model ties them; try "
                              "tie_word_embeddings = false",
                              found->second->entry.name));
@@ -133,8 +149,8 @@ class Importer {
     std::array<std::vector<char>, 2> buffers{std::vector<char>(kChunk), std::vector<char>(kChunk)};
     for (int64_t at = 0; at < a.entry.bytes; at += kChunk) {
       const int64_t count = std::min(kChunk, a.entry.bytes - at);
-      tensors_.read(a, at, buffers[0].data(), count);
-      tensors_.read(b, at, buffers[1].data(), count);
+      tensors_->read(a, at, buffers[0].data(), count);
+      tensors_->read(b, at, buffers[1].data(), count);
       if (!std::equal(buffers[0].begin(), buffers[0].begin() + count, buffers[1].begin())) {
         return false;
       }
@@ -143,47 +159,47 @@ class Importer {
   }
 
   void load(const LogicalGroup& group, const HfTensors::Item& item) {
+    constexpr int64_t kChunkElements = 1 << 18;
     const DType from = item.entry.dtype;
-    source_.resize(static_cast<size_t>(item.entry.bytes));
-    tensors_.read(item, 0, source_.data(), item.entry.bytes);
-    const int64_t bad = find_nonfinite(source_.data(), from, group.elements());
-    if (bad >= 0) {
-      fail(item, fmt::format("holds {} at element {}, expected finite values",
-                             nonfinite_text(source_.data(), from, bad), bad));
-    }
+    const int64_t size = dtype_size(from);
     const Box all{Shape(group.shape.size(), 0), group.shape};
-    for (const LogicalGroup::Part& part : group.parts) {
-      const int64_t count = num_elements(part.box.extent);
-      const char* piece = source_.data();
-      if (group.parts.size() > 1) {
-        piece_.resize(static_cast<size_t>(count * dtype_size(from)));
-        copy_overlap(all, source_.data(), part.box, piece_.data(), dtype_size(from));
-        piece = piece_.data();
+    TensorFill fill(states_, group, group.dtype);
+    for (int64_t at = 0; at < group.elements(); at += kChunkElements) {
+      const int64_t count = std::min(kChunkElements, group.elements() - at);
+      if (!fill.needs(all, at, count)) continue;
+      source_.resize(static_cast<size_t>(count * size));
+      tensors_->read(item, at * size, source_.data(), count * size);
+      if (const int64_t bad = find_nonfinite(source_.data(), from, count); bad >= 0) {
+        fail(item, fmt::format("holds {} at element {}, expected finite values",
+                               nonfinite_text(source_.data(), from, bad), at + bad));
       }
       converted_.resize(static_cast<size_t>(count * dtype_size(group.dtype)));
-      convert_elements(piece, from, converted_.data(), group.dtype, count);
+      convert_elements(source_.data(), from, converted_.data(), group.dtype, count);
       if (const int64_t over = find_nonfinite(converted_.data(), group.dtype, count); over >= 0) {
-        fail(item, fmt::format("holds {}, which {} cannot hold", load_element(piece, from, over),
-                               dtype_name(group.dtype)));
+        fail(item, fmt::format("holds {}, which {} cannot hold",
+                               load_element(source_.data(), from, over), dtype_name(group.dtype)));
       }
-      states_.write_state(part.state, converted_.data());
+      fill.add(all, at, count, converted_.data());
     }
+    fill.write();
   }
 
+  FileSystem& files_;
   StateStore& states_;
   std::string folder_;
-  HfTensors tensors_;
-  std::vector<std::pair<LogicalGroup, const HfTensors::Item*>> matches_;
-  ImportReport report_;
+  Communicator* communicator_;
+  std::optional<HfTensors> tensors_;
+  std::vector<LogicalGroup> groups_;
+  std::map<std::string, const HfTensors::Item*> matches_;  // of the whole model
   std::vector<char> source_;
-  std::vector<char> piece_;
   std::vector<char> converted_;
 };
 
 }  // namespace
 
-ImportReport import_hf_weights(FileSystem& files, StateStore& states, const std::string& folder) {
-  return Importer(files, states, folder).run();
+ImportReport import_hf_weights(FileSystem& files, StateStore& states, const std::string& folder,
+                               Communicator* communicator) {
+  return Importer(files, states, folder, communicator).run();
 }
 
 void note_import(const ImportReport& report, const std::string& folder, ModelInfo& info) {

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <map>
 #include <new>
+#include <string_view>
+#include <unordered_map>
 
 #include "weft/base/check.h"
 #include "weft/base/error.h"
@@ -16,16 +18,43 @@ namespace {
 constexpr int64_t kAlignment = 64;
 
 void read_into(StateStore& store, int state, std::vector<char>& buffer) {
-  buffer.resize(static_cast<size_t>(store.states()[static_cast<size_t>(state)].type.bytes()));
-  store.read_state(state, buffer.data());
+  const int64_t bytes = store.states()[static_cast<size_t>(state)].type.bytes();
+  buffer.resize(static_cast<size_t>(bytes));
+  if (bytes > 0) store.read_state(state, buffer.data());
 }
 
-Box state_box(const PlanState& state) {
-  Box box;
-  box.begin =
-      state.logical.begin.empty() ? Shape(state.logical.shape.size(), 0) : state.logical.begin;
-  box.extent = state.type.shape;
-  return box;
+std::vector<LogicalGroup> group(const std::vector<PlanState>& states, bool with_copies) {
+  std::unordered_map<std::string_view, const PlanState*> by_name;
+  for (const PlanState& state : states) by_name[state.name] = &state;
+  std::map<std::string, LogicalGroup> groups;
+  for (size_t i = 0; i < states.size(); ++i) {
+    const PlanState& state = states[i];
+    DType dtype = state.type.dtype;
+    if (!is_stored(state)) {
+      if (!with_copies) continue;
+      const auto source = by_name.find(state.init.source);
+      WEFT_CHECK(source != by_name.end() && is_stored(*source->second), "checkpoint",
+                 "state \"{}\" copies \"{}\", expected a state with a value of its own", state.name,
+                 state.init.source);
+      if (same_piece(*source->second, state)) continue;
+      dtype = source->second->type.dtype;
+    }
+    WEFT_CHECK(!state.logical.name.empty(), "checkpoint", "state \"{}\" has no logical tensor",
+               state.name);
+    LogicalGroup& group = groups[stored_name(state)];
+    if (group.parts.empty()) {
+      group.name = stored_name(state);
+      group.slot = !state.slot.empty();
+      group.dtype = dtype;
+      group.shape = state.logical.shape;
+    }
+    WEFT_CHECK(group.dtype == dtype && group.shape == state.logical.shape, "checkpoint",
+               "pieces of \"{}\" disagree on dtype or shape", group.name);
+    group.parts.push_back({static_cast<int>(i), state_boxes(state)});
+  }
+  std::vector<LogicalGroup> result;
+  for (auto& [name, group] : groups) result.push_back(std::move(group));
+  return result;
 }
 
 }  // namespace
@@ -38,33 +67,36 @@ int64_t snapshot_bytes(const std::vector<PlanState>& states) {
   return total;
 }
 
+std::vector<Box> state_boxes(const PlanState& state) {
+  const LogicalSlice& logical = state.logical;
+  const int64_t elements = state.type.elements();
+  if (elements == 0) return {};
+  Box box{logical.begin, logical.flat_begin < 0 ? state.type.shape : logical.extent};
+  if (box.begin.empty()) box.begin.assign(logical.shape.size(), 0);
+  WEFT_CHECK(box.extent.size() == logical.shape.size() && box.begin.size() == box.extent.size(),
+             "checkpoint", "state \"{}\" {} is a piece of {} {}", state.name,
+             shape_text(box.extent), logical.name, shape_text(logical.shape));
+  if (logical.flat_begin < 0) return {std::move(box)};
+  return flat_boxes(box, logical.flat_begin, elements);
+}
+
 std::vector<LogicalGroup> group_states(const std::vector<PlanState>& states) {
-  std::map<std::string, LogicalGroup> groups;
-  for (size_t i = 0; i < states.size(); ++i) {
-    const PlanState& state = states[i];
-    if (!is_stored(state)) continue;
-    WEFT_CHECK(!state.logical.name.empty(), "checkpoint", "state \"{}\" has no logical tensor",
-               state.name);
-    LogicalGroup& group = groups[stored_name(state)];
-    if (group.parts.empty()) {
-      group.name = stored_name(state);
-      group.slot = !state.slot.empty();
-      group.dtype = state.type.dtype;
-      group.shape = state.logical.shape;
-    }
-    WEFT_CHECK(group.dtype == state.type.dtype && group.shape == state.logical.shape, "checkpoint",
-               "pieces of \"{}\" disagree on dtype or shape", group.name);
-    group.parts.push_back({static_cast<int>(i), state_box(state)});
-  }
-  std::vector<LogicalGroup> result;
-  for (auto& [name, group] : groups) {
+  return group(states, false);
+}
+
+std::vector<LogicalGroup> group_loaded_states(const std::vector<PlanState>& states) {
+  return group(states, true);
+}
+
+void require_cover(const std::vector<LogicalGroup>& groups) {
+  for (const LogicalGroup& group : groups) {
     std::vector<const Box*> boxes;
-    for (const LogicalGroup::Part& part : group.parts) boxes.push_back(&part.box);
+    for (const LogicalGroup::Part& part : group.parts) {
+      for (const Box& box : part.boxes) boxes.push_back(&box);
+    }
     WEFT_CHECK(boxes_cover(boxes, group.shape), "checkpoint",
-               "states of \"{}\" {} overlap or leave gaps", name, shape_text(group.shape));
-    result.push_back(std::move(group));
+               "states of \"{}\" {} overlap or leave gaps", group.name, shape_text(group.shape));
   }
-  return result;
 }
 
 const void* LiveBytes::bytes(int state, std::vector<char>& scratch) {
@@ -72,9 +104,11 @@ const void* LiveBytes::bytes(int state, std::vector<char>& scratch) {
   return scratch.data();
 }
 
-void Snapshot::take(StateStore& store) {
-  const std::vector<PlanState>& states = store.states();
-  const int64_t needed = snapshot_bytes(states);
+void Snapshot::take(StateStore& store, std::span<const int> states) {
+  int64_t needed = 0;
+  for (const int state : states) {
+    needed += round_up(store.states()[static_cast<size_t>(state)].type.bytes(), kAlignment);
+  }
   if (needed > capacity_) {
     memory_.reset();
     capacity_ = 0;
@@ -87,13 +121,13 @@ void Snapshot::take(StateStore& store) {
     }
     capacity_ = needed;
   }
-  offsets_.assign(states.size(), -1);
+  offsets_.assign(store.states().size(), -1);
   int64_t at = 0;
-  for (size_t i = 0; i < states.size(); ++i) {
-    const PlanState& state = states[i];
-    if (!is_stored(state)) continue;
-    offsets_[i] = at;
-    store.read_state(static_cast<int>(i), memory_.get() + at);
+  for (const int index : states) {
+    const PlanState& state = store.states()[static_cast<size_t>(index)];
+    offsets_[static_cast<size_t>(index)] = at;
+    if (state.type.elements() == 0) continue;
+    store.read_state(index, memory_.get() + at);
     require_finite(stored_name(state), memory_.get() + at, state.type.dtype, state.type.elements());
     at += round_up(state.type.bytes(), kAlignment);
   }
@@ -106,12 +140,19 @@ const void* Snapshot::bytes(int state, std::vector<char>&) {
 }
 
 const void* Assembler::assemble(const LogicalGroup& group) {
-  if (group.parts.size() == 1) return source_.bytes(group.parts[0].state, scratch_);
+  const auto& parts = group.parts;
+  if (parts.size() == 1 && parts[0].boxes.size() == 1 && parts[0].boxes[0].extent == group.shape) {
+    return source_.bytes(parts[0].state, scratch_);
+  }
   whole_.resize(static_cast<size_t>(group.bytes()));
   const Box all{Shape(group.shape.size(), 0), group.shape};
-  for (const LogicalGroup::Part& part : group.parts) {
-    copy_overlap(part.box, source_.bytes(part.state, scratch_), all, whole_.data(),
-                 dtype_size(group.dtype));
+  const int64_t element = dtype_size(group.dtype);
+  for (const LogicalGroup::Part& part : parts) {
+    if (part.boxes.empty()) continue;
+    const auto* data = static_cast<const char*>(source_.bytes(part.state, scratch_));
+    for (const Box& box : part.boxes) {
+      data += copy_overlap(box, data, all, whole_.data(), element) * element;
+    }
   }
   return whole_.data();
 }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "weft/plan/plan.h"
+#include "weft/runtime/state_init.h"
 
 namespace weft {
 
@@ -14,10 +15,12 @@ class StateStore {
  public:
   virtual ~StateStore() = default;
   virtual const std::vector<PlanState>& states() const = 0;
-  /// Copies a whole state out or in, in the state's own dtype; `index` as in states().
+  /// Copies a whole state out or in, in the state's own dtype; `index` as in states(). Not called
+  /// for states without elements.
   virtual void read_state(int index, void* data) = 0;
   virtual void write_state(int index, const void* data) = 0;
-  /// Recomputes the states of kind copy; called once after a load.
+  /// Recomputes the states of kind copy whose source holds the same piece; called once after a
+  /// load. The others were written by the load itself, from the logical tensor.
   virtual void refresh_copies() = 0;
 };
 

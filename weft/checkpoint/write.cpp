@@ -1,6 +1,10 @@
 #include "weft/checkpoint/write.h"
 
+#include <fmt/core.h>
+
 #include <utility>
+
+#include "weft/base/error.h"
 
 namespace weft {
 namespace {
@@ -38,6 +42,16 @@ void write_file(FileSystem& files, const std::string& folder, const std::string&
 }
 
 }  // namespace
+
+void require_space(FileSystem& files, const std::string& root, int64_t needed) {
+  const int64_t free = files.free_bytes(root);
+  if (free > 0 && needed > free) {
+    throw ResourceError(root, fmt::format("cannot save a checkpoint: needed {} bytes, free {} "
+                                          "bytes; try freeing space, another folder or keeping "
+                                          "fewer checkpoints",
+                                          needed, free));
+  }
+}
 
 void write_checkpoint(FileSystem& files, const std::string& folder,
                       const std::vector<LogicalGroup>& groups, StateBytes& source,

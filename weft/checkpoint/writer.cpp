@@ -2,33 +2,22 @@
 
 #include <algorithm>
 #include <exception>
+#include <optional>
 #include <thread>
 #include <utility>
 
 #include "weft/base/check.h"
 #include "weft/base/error.h"
 #include "weft/base/log.h"
+#include "weft/checkpoint/agree.h"
 #include "weft/checkpoint/checkpoint.h"
 #include "weft/checkpoint/logical.h"
+#include "weft/checkpoint/ranks.h"
 #include "weft/checkpoint/write.h"
 #include "weft/io/atomic_folder.h"
 
 namespace weft {
 namespace {
-
-/// Refuses at once what cannot fit; the writes themselves are checked as well.
-void require_space(FileSystem& files, const std::string& root,
-                   const std::vector<LogicalGroup>& groups) {
-  int64_t needed = 0;
-  for (const LogicalGroup& group : groups) needed += group.bytes();
-  const int64_t free = files.free_bytes(root);
-  if (free > 0 && needed > free) {
-    throw ResourceError(root, fmt::format("cannot save a checkpoint: needed {} bytes, free {} "
-                                          "bytes; try freeing space, another folder or keeping "
-                                          "fewer checkpoints",
-                                          needed, free));
-  }
-}
 
 /// Removes complete checkpoints beyond the newest `keep`; the one just written always stays and
 /// counts. A checkpoint leaves its name in one step, so a kill in the middle leaves no torso.
@@ -46,34 +35,70 @@ void remove_old(FileSystem& files, const std::string& root, int64_t keep,
   }
 }
 
-void write_and_commit(FileSystem& files, const std::string& root, const std::string& name,
-                      const std::vector<LogicalGroup>& groups, StateBytes& source,
-                      const CheckpointMeta& meta, bool finite) {
-  files.make_folders(root);
-  require_space(files, root, groups);
-  AtomicFolder aside(files, join_path(root, name));
-  write_checkpoint(files, aside.path(), groups, source, meta, finite);
-  aside.commit();
-}
-
 }  // namespace
 
 std::string checkpoint_name(int64_t step) { return fmt::format("step-{:08}", step); }
 
 struct CheckpointWriter::Impl {
-  Impl(FileSystem& file_system, std::string folder, WriterOptions writer_options)
-      : files(file_system), root(std::move(folder)), options(writer_options) {}
+  Impl(FileSystem& file_system, std::string folder, WriterOptions writer_options,
+       Communicator* the_communicator)
+      : files(file_system), root(std::move(folder)), options(writer_options) {
+    if (the_communicator == nullptr || the_communicator->world() == 1) return;
+    communicator = the_communicator;
+    ranks.emplace(files, *communicator);
+  }
+
+  bool first_rank() const { return communicator == nullptr || communicator->rank() == 0; }
+
+  /// Groups of a store that is whole; several ranks settle who writes what instead.
+  std::vector<LogicalGroup> settle(const std::vector<PlanState>& states) {
+    if (ranks) {
+      ranks->agree_on_layout(states);
+      return {};
+    }
+    std::vector<LogicalGroup> groups = group_states(states);
+    require_cover(groups);
+    return groups;
+  }
+
+  void take_snapshot(StateStore& states, const std::vector<LogicalGroup>& groups) {
+    std::vector<int> wanted;
+    if (ranks) {
+      wanted = ranks->states_to_write();
+    } else {
+      for (const LogicalGroup& group : groups) {
+        for (const LogicalGroup::Part& part : group.parts) wanted.push_back(part.state);
+      }
+      std::sort(wanted.begin(), wanted.end());
+    }
+    agree(communicator, failure_of([&] { snapshot.take(states, wanted); }));
+  }
+
+  void write_and_commit(const std::string& name, const std::vector<LogicalGroup>& groups,
+                        StateBytes& source, const CheckpointMeta& meta, bool finite) {
+    if (ranks) {
+      ranks->write_and_commit(root, name, source, meta, finite);
+      return;
+    }
+    int64_t bytes = 0;
+    for (const LogicalGroup& group : groups) bytes += group.bytes();
+    files.make_folders(root);
+    require_space(files, root, bytes);
+    AtomicFolder aside(files, join_path(root, name));
+    write_checkpoint(files, aside.path(), groups, source, meta, finite);
+    aside.commit();
+  }
 
   void save_now(const std::string& name, const std::vector<LogicalGroup>& groups,
                 StateBytes& source, const CheckpointMeta& meta) {
-    write_and_commit(files, root, name, groups, source, meta, true);
+    write_and_commit(name, groups, source, meta, true);
     if (!options.wait_for_proof) retire(name);
     newest = name;
   }
 
   /// Removes what `written`, the newest checkpoint, makes superfluous.
   void retire(const std::string& written) {
-    if (written.empty()) return;
+    if (written.empty() || !first_rank()) return;
     try {
       remove_old(files, root, options.keep, written);
     } catch (const Error& error) {
@@ -93,14 +118,18 @@ struct CheckpointWriter::Impl {
   FileSystem& files;
   std::string root;
   WriterOptions options;
+  Communicator* communicator = nullptr;  // nullptr: this is the only rank
+  std::optional<RankSaver> ranks;        // with a communicator
   Snapshot snapshot;
   std::string newest;  // last one this writer made; written by the thread, read after join
   std::thread thread;
   std::exception_ptr failure;  // written by the thread, read after join
 };
 
-CheckpointWriter::CheckpointWriter(FileSystem& files, std::string root, WriterOptions options)
-    : impl_(std::make_unique<Impl>(files, std::move(root), options)) {
+CheckpointWriter::CheckpointWriter(FileSystem& files, std::string root, WriterOptions options,
+                                   Communicator* communicator)
+    : impl_(std::make_unique<Impl>(files, std::move(root), options, communicator)) {
+  if (!impl_->first_rank()) return;
   for (const std::string& name : remove_leftovers(files, impl_->root)) {
     log_info("{}: removed the unfinished {} of a process that is gone", impl_->root, name);
   }
@@ -120,12 +149,12 @@ std::string CheckpointWriter::save(StateStore& states, const CheckpointMeta& met
   impl_->rethrow();
   if (impl_->options.wait_for_proof) impl_->retire(impl_->newest);
   const std::string name = checkpoint_name(meta.train.step);
-  std::vector<LogicalGroup> groups = group_states(states.states());
+  std::vector<LogicalGroup> groups = impl_->settle(states.states());
   if (!impl_->options.async) {
     LiveBytes live(states);
     impl_->save_now(name, groups, live, meta);
   } else {
-    impl_->snapshot.take(states);
+    impl_->take_snapshot(states, groups);
     impl_->thread = std::thread([impl = impl_.get(), name, groups = std::move(groups), meta] {
       try {
         impl->save_now(name, groups, impl->snapshot, meta);
@@ -141,8 +170,8 @@ std::string CheckpointWriter::save_diagnostic(StateStore& states, const Checkpoi
   impl_->join();
   const std::string name = "diagnostic-" + checkpoint_name(meta.train.step);
   LiveBytes live(states);
-  write_and_commit(impl_->files, impl_->root, name, group_states(states.states()), live, meta,
-                   false);
+  const std::vector<LogicalGroup> groups = impl_->settle(states.states());
+  impl_->write_and_commit(name, groups, live, meta, false);
   return join_path(impl_->root, name);
 }
 
