@@ -3,6 +3,7 @@
 #include <spdlog/sinks/basic_file_sink.h>
 #include <spdlog/spdlog.h>
 
+#include <atomic>
 #include <cstdio>
 #include <mutex>
 
@@ -21,6 +22,9 @@ State& state() {
   static State instance;
   return instance;
 }
+
+std::atomic<int> process_rank = 0;
+thread_local int thread_rank = -1;  // -1 = that of the process
 
 const char* prefix(LogLevel level) {
   switch (level) {
@@ -79,6 +83,23 @@ void set_log_file(const std::string& path) {
   s.file->set_level(spdlog::level::debug);
   s.file->set_pattern("%Y-%m-%d %H:%M:%S.%e %l %v");
   s.file->flush_on(spdlog::level::debug);
+}
+
+LogRank::LogRank(int rank, Scope scope)
+    : scope_(scope), outer_(scope == Scope::thread ? thread_rank : process_rank.load()) {
+  if (scope_ == Scope::thread) {
+    thread_rank = rank;
+  } else {
+    process_rank = rank;
+  }
+}
+
+LogRank::~LogRank() {
+  if (scope_ == Scope::thread) {
+    thread_rank = outer_;
+  } else {
+    process_rank = outer_;
+  }
 }
 
 void set_log_hooks(void (*before)(), void (*after)()) {

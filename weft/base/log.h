@@ -34,6 +34,21 @@ class QuietLog {
 /// Called before and after a line is written to stderr, so that a progress bar can step aside.
 void set_log_hooks(void (*before)(), void (*after)());
 
+/// While it lives, the lines of this thread, or of all threads, are those of one of many ranks:
+/// ranks above 0 say nothing below a warning, and warnings and errors begin with "rank N: ".
+class LogRank {
+ public:
+  enum class Scope { thread, process };
+  explicit LogRank(int rank, Scope scope = Scope::thread);
+  ~LogRank();
+  LogRank(const LogRank&) = delete;
+  LogRank& operator=(const LogRank&) = delete;
+
+ private:
+  const Scope scope_;
+  const int outer_;
+};
+
 template <class... Args>
 void log_debug(fmt::format_string<Args...> format, Args&&... args) {
   log_line(LogLevel::debug, fmt::format(format, std::forward<Args>(args)...));
