@@ -16,10 +16,8 @@ std::vector<const OpCase*> fused_cases() {
   return cases;
 }
 
-class Expand : public testing::TestWithParam<const OpCase*> {};
-
-TEST_P(Expand, EqualsTheFusedOperator) {
-  const OpCase& op_case = *GetParam();
+/// The operator and its expansion on the inputs of a case give the same outputs.
+void expect_equal_to_expansion(const OpCase& op_case) {
   const std::unique_ptr<Backend> ref = make_backend("ref", {});
   const std::vector<HostTensor> inputs = make_inputs(op_case, DType::f64, *ref);
   Graph graph;
@@ -45,10 +43,35 @@ TEST_P(Expand, EqualsTheFusedOperator) {
   }
 }
 
+class Expand : public testing::TestWithParam<const OpCase*> {};
+
+TEST_P(Expand, EqualsTheFusedOperator) { expect_equal_to_expansion(*GetParam()); }
+
 INSTANTIATE_TEST_SUITE_P(Ops, Expand, testing::ValuesIn(fused_cases()),
                          [](const auto& param_info) { return param_info.param->name; });
 
+// Positions are cut in chunks of about chunk_rows rows: single positions, an uneven last chunk, one
+// chunk, and more rows than there are.
+TEST(ExpandChunks, EverySizeGivesTheFusedLoss) {
+  const OpCase* fused[] = {nullptr, nullptr, nullptr};
+  for (const OpCase& op_case : all_cases()) {
+    if (op_case.name == "linear_cross_entropy_2x17x257_t") fused[0] = &op_case;
+    if (op_case.name == "linear_cross_entropy_train_2x17x257_t_acc") fused[1] = &op_case;
+    if (op_case.name == "linear_cross_entropy_train_3x5x257_some_ignored_n") fused[2] = &op_case;
+  }
+  for (const OpCase* found : fused) {
+    ASSERT_NE(found, nullptr);
+    for (const int64_t chunk_rows : {1, 2, 3, 5, 8, 14, 34, 1000}) {
+      SCOPED_TRACE(fmt::format("{} in chunks of {}", found->name, chunk_rows));
+      OpCase op_case = *found;
+      op_case.attrs.set("chunk_rows", chunk_rows);
+      expect_equal_to_expansion(op_case);
+    }
+  }
+}
+
 TEST(ExpandTable, FusedLossesOwnADefinition) {
+  EXPECT_NE(op_def(OpKind::cross_entropy).expand, nullptr);
   EXPECT_NE(op_def(OpKind::linear_cross_entropy).expand, nullptr);
   EXPECT_NE(op_def(OpKind::linear_cross_entropy_train).expand, nullptr);
 }
