@@ -27,7 +27,7 @@ class TrainVerb : public Verb {
     if (train_.resume && !train_.weights_from.empty()) {
       throw UsageError("train", "got both --resume and --weights-from, expected one of them");
     }
-    Config config = load_run_config(config_, overrides_);
+    const Config config = load_run_config(config_, overrides_);
     if (train_.out.empty()) {
       train_.out = is_run_folder(config_)
                        ? config_
@@ -36,7 +36,7 @@ class TrainVerb : public Verb {
     train_.command = "weft train " + config_;
     for (const std::string& item : overrides_) train_.command += " --set " + item;
     train_.command += " --out " + train_.out;
-    return train(std::move(config), train_);
+    return train(config, train_);
   }
 
  private:

@@ -15,7 +15,7 @@ struct EvalResult {
   int64_t tokens = 0;  // labels that count
 };
 
-/// Runs program "eval" over every sample once.
+/// Runs program "eval" over every sample once; called by all ranks, which get the same result.
 EvalResult evaluate(Session& session, const Dataset& dataset);
 
 }  // namespace weft

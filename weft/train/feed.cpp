@@ -35,6 +35,17 @@ void feed_rows(Session& session, std::string_view program, const GlobalBatch& gl
   }
 }
 
+int64_t data_ways(const Plan& plan) {
+  const auto found = plan.mesh.find("data");
+  return found == plan.mesh.end() ? 1 : found->second;
+}
+
+int64_t first_row(const Plan& plan, int64_t micro, int64_t rows) {
+  const auto found = plan.coords.find("data");
+  const int64_t coordinate = found == plan.coords.end() ? 0 : found->second;
+  return (micro * data_ways(plan) + coordinate) * rows;
+}
+
 void feed_scalars(Session& session, std::string_view program, std::string_view input,
                   const std::vector<double>& values) {
   const TensorType& type = operand(session, program, input, true).type;

@@ -15,6 +15,12 @@ namespace weft {
 void feed_rows(Session& session, std::string_view program, const GlobalBatch& global, int64_t first,
                int64_t batch, const std::string& suffix);
 
+/// Micro-batch `micro` of a global batch has `rows` sequences of each data coordinate, in the order
+/// of the coordinates: the first one of the rank of `plan`.
+int64_t first_row(const Plan& plan, int64_t micro, int64_t rows);
+/// Ranks that share a micro-batch: the size of axis data.
+int64_t data_ways(const Plan& plan);
+
 /// Writes a floating input of any size in the input's own dtype.
 void feed_scalars(Session& session, std::string_view program, std::string_view input,
                   const std::vector<double>& values);

@@ -1,11 +1,7 @@
 #include "weft/train/job.h"
 
-#include <sched.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 
 #include "weft/base/check.h"
 #include "weft/base/log.h"
@@ -14,6 +10,9 @@
 #include "weft/checkpoint/session_store.h"
 #include "weft/io/hf_folder.h"
 #include "weft/plan/build.h"
+#include "weft/train/agree.h"
+#include "weft/train/ranks.h"
+#include "weft/train/shares.h"
 
 namespace weft {
 namespace {
@@ -31,44 +30,6 @@ std::unique_ptr<Tokenizer> try_load_tokenizer(const Config& config, bool require
 
 bool vocabulary_is_given(const ModelConfig& model) {
   return !model.hf.empty() || model.vocab_size.has_value();
-}
-
-/// First number after `key` in /proc/meminfo, in bytes; 0 when unknown.
-int64_t meminfo_bytes(const std::string& key) {
-  std::ifstream file("/proc/meminfo");
-  std::string name;
-  int64_t kilobytes = 0;
-  std::string unit;
-  while (file >> name >> kilobytes) {
-    std::getline(file, unit);
-    if (name == key) return kilobytes * 1024;
-  }
-  return 0;
-}
-
-/// Room left under the memory limit of this control group; a huge number without one.
-int64_t cgroup_room() {
-  std::ifstream limit_file("/sys/fs/cgroup/memory.max");
-  std::ifstream used_file("/sys/fs/cgroup/memory.current");
-  int64_t limit = 0;
-  int64_t used = 0;
-  if (!(limit_file >> limit) || !(used_file >> used)) return INT64_MAX;
-  return std::max<int64_t>(0, limit - used);
-}
-
-void require_memory(const Plan& plan) {
-  const int64_t available = meminfo_bytes("MemAvailable:");
-  if (available == 0) return;
-  const int64_t room = std::min(available, cgroup_room());
-  const int64_t need = plan.tiers[static_cast<size_t>(Tier::device)].peak_bytes;
-  if (need <= room) return;
-  throw ResourceError("memory",
-                      fmt::format("the plan needs {} bytes ({:.1f} GiB), this machine has {} free "
-                                  "({:.1f} GiB), {:.1f} GiB short; try a smaller "
-                                  "train.micro_batch\n{}",
-                                  need, static_cast<double>(need) / 0x1p30, room,
-                                  static_cast<double>(room) / 0x1p30,
-                                  static_cast<double>(need - room) / 0x1p30, plan_text(plan)));
 }
 
 std::string exported_dtype(const Config& config) {
@@ -95,20 +56,30 @@ void charge_snapshot(Job& job) {
   job.plan.snapshot_bytes = bytes;
 }
 
+/// plan_job on every rank, with the tokenizer cut to the model; refuses plans that do not fit.
+std::unique_ptr<Job> plan_on_ranks(Config config, const CompileOptions& options,
+                                   Communicator& ranks) {
+  std::unique_ptr<Job> owner;
+  config.device.threads = agree_threads(config.device, ranks);
+  on_all_ranks(ranks, Blame::rank, [&] {
+    owner = std::make_unique<Job>(plan_job(std::move(config), options));
+    Job& job = *owner;
+    if (!job.tokenizer) job.tokenizer = load_tokenizer(tokenizer_path(job.config));
+    job.text_ids = std::min<int64_t>(job.tokenizer->vocab_size(), job.spec.vocab_size);
+    job.tokenizer =
+        limit_vocabulary(std::move(job.tokenizer), static_cast<int32_t>(job.spec.vocab_size));
+  });
+  on_all_ranks(ranks, Blame::job, [&] { require_fits(owner->plan); });
+  require_memory(owner->plan, ranks);
+  return owner;
+}
+
 bool holds_weights(const std::string& folder) {
   return fs::exists(folder + "/model.safetensors") ||
          fs::exists(folder + "/model.safetensors.index.json");
 }
 
 }  // namespace
-
-int resolve_threads(const DeviceConfig& device) {
-  if (device.threads > 0) return static_cast<int>(device.threads);
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  if (sched_getaffinity(0, sizeof(set), &set) == 0) return std::max(1, CPU_COUNT(&set));
-  return std::max(1, static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN)));
-}
 
 std::string tokenizer_path(const Config& config) {
   const std::string& name = config.data.tokenizer;
@@ -119,7 +90,8 @@ std::string tokenizer_path(const Config& config) {
 Job plan_job(Config config, const CompileOptions& options) {
   Job job;
   job.config = std::move(config);
-  job.config.device.threads = resolve_threads(job.config.device);
+  job.config.device.threads =
+      planned_threads(job.config.device, world_of(job.config.parallel), detect_launch());
   job.tokenizer = try_load_tokenizer(job.config, !vocabulary_is_given(job.config.model));
   std::optional<int64_t> vocabulary;
   if (job.tokenizer) vocabulary = job.tokenizer->vocab_size();
@@ -132,16 +104,17 @@ Job plan_job(Config config, const CompileOptions& options) {
 }
 
 std::unique_ptr<Job> open_job(Config config, const CompileOptions& options) {
-  auto owner = std::make_unique<Job>(plan_job(std::move(config), options));
-  Job& job = *owner;
-  if (!job.tokenizer) job.tokenizer = load_tokenizer(tokenizer_path(job.config));
-  job.text_ids = std::min<int64_t>(job.tokenizer->vocab_size(), job.spec.vocab_size);
-  job.tokenizer =
-      limit_vocabulary(std::move(job.tokenizer), static_cast<int32_t>(job.spec.vocab_size));
-  require_fits(job.plan);
-  require_memory(job.plan);
-  job.session = std::make_unique<Session>(job.plan, *job.backend);
-  return owner;
+  const std::unique_ptr<Communicator> alone = make_fake_communicator(0, 1);
+  std::unique_ptr<Job> job = plan_on_ranks(std::move(config), options, *alone);
+  job->session = std::make_unique<Session>(job->plan, *job->backend);
+  return job;
+}
+
+std::unique_ptr<Job> open_job(Config config, CompileOptions options, Communicator& ranks) {
+  options.rank = ranks.rank();
+  std::unique_ptr<Job> job = plan_on_ranks(std::move(config), options, ranks);
+  job->session = std::make_unique<Session>(job->plan, *job->backend, &ranks);
+  return job;
 }
 
 CompileOptions training_programs(const Config& config) {
@@ -151,6 +124,12 @@ CompileOptions training_programs(const Config& config) {
 }
 
 ModelInfo init_weights(Job& job, FileSystem& files, const std::string& source) {
+  const std::unique_ptr<Communicator> alone = make_fake_communicator(0, 1);
+  return init_weights(job, files, source, *alone);
+}
+
+ModelInfo init_weights(Job& job, FileSystem& files, const std::string& source,
+                       Communicator& ranks) {
   ModelInfo info;
   info.hf_config = hf_config_json(job.spec, "float32");
   info.dtype = exported_dtype(job.config);
@@ -159,8 +138,10 @@ ModelInfo init_weights(Job& job, FileSystem& files, const std::string& source) {
   const std::string& hf = job.config.model.hf;
   const bool from_hf_source = !source.empty() && fs::exists(source + "/config.json");
   if (!source.empty() && !from_hf_source) {
-    const std::string checkpoint = resolve_checkpoint(files, source);
-    const Manifest manifest = load_checkpoint(files, store, checkpoint, {.weights_only = true});
+    const std::string checkpoint =
+        on_first_rank(ranks, [&] { return resolve_checkpoint(files, source); });
+    const Manifest manifest =
+        load_checkpoint(files, store, checkpoint, {.weights_only = true}, &ranks);
     log_info("weights from {} (step {})", checkpoint, manifest.train.step);
     return info;
   }
@@ -169,7 +150,7 @@ ModelInfo init_weights(Job& job, FileSystem& files, const std::string& source) {
     log_info("weights drawn from seed {}", job.config.seed);
     return info;
   }
-  const ImportReport report = import_hf_weights(files, store, folder);
+  const ImportReport report = import_hf_weights(files, store, folder, &ranks);
   note_import(report, folder, info);
   log_info("weights from {}: {} tensors, {}", folder, report.tensors, report.dtype);
   return info;

@@ -8,6 +8,7 @@
 
 #include "weft/backend/backend.h"
 #include "weft/checkpoint/manifest.h"
+#include "weft/comm/communicator.h"
 #include "weft/compile/pipeline.h"
 #include "weft/config/config.h"
 #include "weft/data/tokenizer.h"
@@ -26,9 +27,6 @@ struct Job {
   std::unique_ptr<Session> session;
 };
 
-/// Worker threads of each rank: device.threads, or all cores this process may use.
-int resolve_threads(const DeviceConfig& device);
-
 /// Tokenizer path as given, resolved against the folder of the configuration file.
 std::string tokenizer_path(const Config& config);
 
@@ -37,15 +35,19 @@ std::string tokenizer_path(const Config& config);
 Job plan_job(Config config, const CompileOptions& options);
 
 /// plan_job, then refuses a plan that does not fit (exit 4, with the numbers) and makes the
-/// session.
+/// session. For a configuration of one rank.
 std::unique_ptr<Job> open_job(Config config, const CompileOptions& options);
+/// Same for the part of one rank; called by all ranks. `ranks` must outlive the job.
+std::unique_ptr<Job> open_job(Config config, CompileOptions options, Communicator& ranks);
 
 /// Programs that `train` compiles: the step, and the evaluation when there is validation data.
 CompileOptions training_programs(const Config& config);
 
 /// Fills the weights: from `source` (a checkpoint, run or Hugging Face folder) when given, else
 /// from model.hf when it holds safetensors, else drawn from the seed. Moments start at zero.
-/// Returns what checkpoints and exports keep about the model.
+/// Returns what checkpoints and exports keep about the model. Called by all ranks.
+ModelInfo init_weights(Job& job, FileSystem& files, const std::string& source, Communicator& ranks);
+/// Same on one rank.
 ModelInfo init_weights(Job& job, FileSystem& files, const std::string& source);
 
 /// Configuration of a run folder (its config.toml) or of a file.

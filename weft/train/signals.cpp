@@ -4,11 +4,14 @@
 
 #include <atomic>
 #include <csignal>
+#include <mutex>
 
 namespace weft {
 namespace {
 
 std::atomic<int> g_signal{0};
+std::mutex g_mutex;  // of the numbers below
+int g_users = 0;
 struct sigaction g_old_int;
 struct sigaction g_old_term;
 
@@ -20,6 +23,8 @@ void on_signal(int number) {
 }  // namespace
 
 StopSignals::StopSignals() {
+  const std::lock_guard lock(g_mutex);
+  if (g_users++ > 0) return;
   g_signal = 0;
   struct sigaction action = {};
   action.sa_handler = on_signal;
@@ -30,6 +35,8 @@ StopSignals::StopSignals() {
 }
 
 StopSignals::~StopSignals() {
+  const std::lock_guard lock(g_mutex);
+  if (--g_users > 0) return;
   sigaction(SIGINT, &g_old_int, nullptr);
   sigaction(SIGTERM, &g_old_term, nullptr);
 }

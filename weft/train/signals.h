@@ -4,7 +4,7 @@
 
 namespace weft {
 
-/// Installs the handlers for its lifetime. One at a time.
+/// Installs the handlers while any of them lives; each rank of a process may have one.
 class StopSignals {
  public:
   StopSignals();

@@ -13,16 +13,15 @@
 #include "weft/data/loader.h"
 #include "weft/optim/optimizer.h"
 #include "weft/plan/machine.h"
-#include "weft/train/alarm.h"
+#include "weft/train/agree.h"
 #include "weft/train/evaluate.h"
 #include "weft/train/feed.h"
 #include "weft/train/job.h"
-#include "weft/train/progress.h"
-#include "weft/train/report.h"
+#include "weft/train/ranks.h"
+#include "weft/train/reporter.h"
 #include "weft/train/resume.h"
-#include "weft/train/run_folder.h"
 #include "weft/train/signals.h"
-#include "weft/train/trace_file.h"
+#include "weft/train/vote.h"
 
 namespace weft {
 namespace {
@@ -33,37 +32,61 @@ double ms_since(Clock::time_point begin) {
   return std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
 }
 
+/// A batch, and where the loader stood around it.
+struct NextBatch {
+  GlobalBatch batch;
+  int64_t epoch = 0;          // of its samples
+  int64_t after_samples = 0;  // consumed with it
+  int64_t after_epoch = 0;    // of the sample behind it
+  double wait_ms = 0;
+  std::exception_ptr error;  // instead of the batch
+};
+
 class Trainer {
  public:
-  Trainer(Config config, const TrainOptions& options)
-      : options_(options), files_(posix_driver()), paths_(options.out) {
+  Trainer(Config config, const TrainOptions& options, Communicator& ranks)
+      : options_(options),
+        ranks_(ranks),
+        files_(posix_driver()),
+        paths_(options.out),
+        reporter_(files_, paths_, ranks.rank() == 0) {
     prepare_folder();
     const CompileOptions programs = training_programs(config);
-    job_ = open_job(std::move(config), programs);
+    job_ = open_job(std::move(config), programs, ranks_);
     open_state();
-    open_data();
-    write_run_files(files_, paths_, *job_);
-    open_records();
+    on_all_ranks(ranks_, Blame::rank, [&] { open_data(); });
+    on_first_rank(ranks_, [&] {
+      reporter_.begin(*job_, state_.step, resume_from_, options_.command);
+      return std::string();
+    });
     alarms_ = std::make_unique<AlarmRules>(cfg().alarm);
   }
 
   int run() {
     const StopSignals signals;
-    StallWatch watch(cfg().alarm.stall_seconds, cfg().alarm.command);
-    Progress progress({.total_steps = cfg().train.steps,
-                       .first_step = state_.step + 1,
-                       .log_every = cfg().train.log_every});
-    progress_ = &progress;
+    const bool first_of_process = ranks_.rank() == 0 || detect_launch().kind != LaunchKind::threads;
+    StallWatch watch(first_of_process ? cfg().alarm.stall_seconds : 0, cfg().alarm.command);
     last_save_ = Clock::now();
+    watch.beat(state_.step + 1);
+    if (state_.step < cfg().train.steps) {
+      take_batch();
+      on_all_ranks(ranks_, Blame::rank, [&] {
+        if (next_.error) std::rethrow_exception(next_.error);
+      });
+    }
     while (state_.step < cfg().train.steps) {
       watch.beat(state_.step + 1);
-      one_step();
+      Decision decision = one_step();
       const bool last = state_.step == cfg().train.steps;
-      if (eval_due(last)) run_eval();
-      if (StopSignals::received() != 0) stop_by_signal();
-      if (save_due(last)) save();
+      if (eval_due(last)) {
+        run_eval();
+        if (decision.signal == 0) decision.signal = vote_signal(ranks_, StopSignals::received());
+      }
+      if (decision.signal != 0) stop_by_signal(decision.signal);
+      if (save_due(last, decision.save_by_time)) save();
+      throw_verdict(ranks_, decision.next_batch, next_.error);
     }
-    progress.phase("saving");
+    reporter_.phase("saving");
     checkpoints_->retire();
     finish("done");
     return 0;
@@ -74,23 +97,28 @@ class Trainer {
   Session& session() { return *job_->session; }
 
   void prepare_folder() {
-    if (options_.resume.has_value()) {
-      const std::string from = options_.resume->empty() ? options_.out : *options_.resume;
-      resume_from_ = resolve_checkpoint(files_, from);
-      files_.make_folders(paths_.folder);
-    } else {
-      create_run_folder(files_, paths_);
-    }
-    set_log_file(paths_.log());
+    resume_from_ = on_first_rank(ranks_, [&] {
+      std::string from;
+      if (options_.resume.has_value()) {
+        from =
+            resolve_checkpoint(files_, options_.resume->empty() ? options_.out : *options_.resume);
+        files_.make_folders(paths_.folder);
+      } else {
+        create_run_folder(files_, paths_);
+      }
+      reporter_.open_log();
+      return from;
+    });
   }
 
   void open_state() {
     if (resume_from_.empty()) {
-      model_ = init_weights(*job_, files_, options_.weights_from);
+      model_ = init_weights(*job_, files_, options_.weights_from, ranks_);
     } else {
-      check_resume_config(read_manifest(files_, resume_from_).config, cfg());
+      on_all_ranks(ranks_, Blame::rank,
+                   [&] { check_resume_config(read_manifest(files_, resume_from_).config, cfg()); });
       SessionStore store(session());
-      const Manifest manifest = load_checkpoint(files_, store, resume_from_);
+      const Manifest manifest = load_checkpoint(files_, store, resume_from_, {}, &ranks_);
       state_ = manifest.train;
       model_ = manifest.model;
       log_info("resumed from {} at step {}, {} samples consumed", resume_from_, state_.step,
@@ -100,7 +128,8 @@ class Trainer {
         std::make_unique<CheckpointWriter>(files_, paths_.checkpoints(),
                                            WriterOptions{.keep = cfg().checkpoint.keep,
                                                          .async = job_->plan.snapshot_bytes > 0,
-                                                         .wait_for_proof = true});
+                                                         .wait_for_proof = true},
+                                           &ranks_);
   }
 
   void open_data() {
@@ -113,53 +142,54 @@ class Trainer {
                                                            .start = state_.samples_consumed});
   }
 
-  void open_records() {
-    const bool resumed = !resume_from_.empty();
-    recorder_ = std::make_unique<RunRecorder>(paths_, cfg().monitor.tensorboard, state_.step + 1);
-    Json environment = environment_json();
-    environment.set("backend", cfg().device.backend);
-    environment.set("threads", cfg().device.threads);
-    Json members = Json::object({{"command", options_.command}, {"environment", environment}});
-    if (resumed) members.set("checkpoint", resume_from_);
-    recorder_->event(resumed ? EventKind::resume : EventKind::start, state_.step,
-                     std::move(members));
-    if (cfg().schedule.lr_scaling != "none") {
-      log_info("learning rate {} x {} scaling of batch {} / {} = {}", cfg().optimizer.lr,
-               cfg().schedule.lr_scaling, cfg().train.global_batch, cfg().schedule.base_batch,
-               scaled_peak_lr(cfg()));
+  void take_batch() {
+    const auto begin = Clock::now();
+    next_ = NextBatch{};
+    try {
+      next_.epoch = loader_->epoch();
+      next_.batch = loader_->next();
+      next_.after_samples = loader_->samples_consumed();
+      next_.after_epoch = loader_->epoch();
+    } catch (...) {
+      next_.error = std::current_exception();
     }
-    log_info("{} parameters, {:.3g} FLOPs per token, {:.1f} MiB device memory, {} threads",
-             job_->plan.model.parameters, job_->plan.model.flops_per_token,
-             static_cast<double>(session().used_bytes(Tier::device)) / 0x1p20,
-             cfg().device.threads);
+    next_.wait_ms = ms_since(begin);
   }
 
-  void one_step() {
+  /// The step itself, then the vote. The batch of the next step is taken before the vote, so that
+  /// one message says all.
+  Decision one_step() {
     const auto begin = Clock::now();
+    const NextBatch now = std::move(next_);
     StepRecord record;
     record.step = state_.step + 1;
-    record.epoch = loader_->epoch();
-    const GlobalBatch batch = loader_->next();
-    record.data_ms = ms_since(begin);
-    feed_step(batch, record);
+    record.epoch = now.epoch;
+    record.data_ms = now.wait_ms;
+    feed_step(now.batch, record);
     run_step(record);
-    read_step(batch, record);
-    record.step_ms = ms_since(begin);
-    record.tokens_per_s = static_cast<double>(record.tokens) * 1e3 / record.step_ms;
-    record.mfu = record.tokens_per_s * job_->plan.model.flops_per_token / peak_flops();
+    read_step(now, record);
     state_.step = record.step;
     state_.tokens_total = record.tokens_total;
     state_.samples_consumed = record.samples_total;
-    state_.epoch = loader_->epoch();
-    recorder_->step(record);
-    progress_->step(record);
+    state_.epoch = now.after_epoch;
+    next_ = NextBatch{};
+    if (state_.step < cfg().train.steps) take_batch();
+    const bool late = cfg().checkpoint.every_minutes > 0 &&
+                      ms_since(last_save_) > cfg().checkpoint.every_minutes * 6e4;
+    Decision decision = vote(ranks_, record, {StopSignals::received(), late, next_.error});
+    record.step_ms = now.wait_ms + ms_since(begin) - next_.wait_ms;
+    record.tokens_per_s = static_cast<double>(record.tokens) * 1e3 / record.step_ms;
+    record.mfu = record.tokens_per_s * job_->plan.model.flops_per_token / peak_flops();
+    reporter_.step(record);
     react(record);
+    return decision;
   }
 
   void feed_step(const GlobalBatch& batch, StepRecord& record) {
     const int64_t rows = cfg().train.micro_batch;
     for (int64_t micro = 0; micro < cfg().train.accumulation; ++micro) {
-      feed_rows(session(), "train", batch, micro * rows, rows, fmt::format(".{}", micro));
+      feed_rows(session(), "train", batch, first_row(job_->plan, micro, rows), rows,
+                fmt::format(".{}", micro));
     }
     const double scale = cfg().precision.loss_scale.value_or(1.0);
     const auto valid = static_cast<double>(std::max<int64_t>(1, batch.valid_labels));
@@ -183,13 +213,16 @@ class Trainer {
     const RunTimes times = session().run("train");
     if (trace) {
       session().record_trace(nullptr);
-      write_trace(paths_.trace(), record.step, job_->plan, "train", events);
+      reporter_.trace(record.step, events);
     }
     record.compute_ms = times.compute_ms;
+    record.comm_ms = times.comm_ms;
+    record.comm_exposed_ms = times.comm_exposed_ms;
     record.update_ms = times.update_ms;
   }
 
-  void read_step(const GlobalBatch& batch, StepRecord& record) {
+  void read_step(const NextBatch& now, StepRecord& record) {
+    const GlobalBatch& batch = now.batch;
     double sum = 0;
     for (int64_t micro = 0; micro < cfg().train.accumulation; ++micro) {
       sum += read_scalar(session(), "train", fmt::format("loss.{}", micro));
@@ -199,7 +232,7 @@ class Trainer {
     record.grad_norm = read_scalar(session(), "train", "norm");
     record.skipped = read_scalar(session(), "train", "apply") == 0.0;
     record.tokens_total = state_.tokens_total + batch.valid_labels;
-    record.samples_total = loader_->samples_consumed();
+    record.samples_total = now.after_samples;
     record.device_peak_bytes = session().used_bytes(Tier::device);
     record.host_bytes = session().used_bytes(Tier::host);
     if (!record.skipped) state_.counters["updates_applied"] += 1;
@@ -209,13 +242,7 @@ class Trainer {
   void react(const StepRecord& record) {
     const AlarmFinding finding = alarms_->judge(record);
     if (finding.verdict == StepVerdict::good) return;
-    log_warning("alarm {}: {}", finding.kind, finding.message);
-    Json members = Json::object({{"kind", finding.kind}, {"message", finding.message}});
-    recorder_->event(EventKind::alarm, record.step, members);
-    members.set("type", "alarm");
-    members.set("step", record.step);
-    members.set("run", paths_.folder);
-    run_alarm_command(cfg().alarm.command, members);
+    reporter_.alarm(record.step, finding);
     if (finding.verdict == StepVerdict::stop) stop_by_alarm(record, finding);
   }
 
@@ -223,22 +250,27 @@ class Trainer {
   /// so that a resume starts from one that is known to work.
   void stop_by_alarm(const StepRecord& record, const AlarmFinding& finding) {
     checkpoints_->wait();
-    const std::string suspect = paths_.checkpoints() + "/" + checkpoint_name(saved_step_);
-    if (saved_step_ > 0 && saved_step_ == record.step - 1 &&
-        files_.kind(suspect) == PathKind::folder) {
-      const std::string aside =
-          paths_.checkpoints() + "/diagnostic-" + checkpoint_name(saved_step_);
-      files_.remove_all(aside);
-      files_.rename(suspect, aside);
-      log_warning("{} gave this loss and is kept as {}", suspect, aside);
-    } else {
+    const bool suspect = saved_step_ > 0 && saved_step_ == record.step - 1;
+    if (!suspect || on_first_rank(ranks_, [&] { return set_aside(saved_step_); }).empty()) {
       SessionStore store(session());
-      log_warning("state kept as {}", checkpoints_->save_diagnostic(store, meta()));
+      const std::string path = checkpoints_->save_diagnostic(store, meta());
+      if (ranks_.rank() == 0) log_warning("state kept as {}", path);
     }
     finish("stopped by alarm " + finding.kind);
     throw AlarmError("train", fmt::format("{}: {}; try a lower learning rate, or --resume from the "
                                           "last good checkpoint",
                                           finding.kind, finding.message));
+  }
+
+  /// Renames the checkpoint of `step`; "" when there is none.
+  std::string set_aside(int64_t step) {
+    const std::string suspect = paths_.checkpoints() + "/" + checkpoint_name(step);
+    if (files_.kind(suspect) != PathKind::folder) return "";
+    std::string aside = paths_.checkpoints() + "/diagnostic-" + checkpoint_name(step);
+    files_.remove_all(aside);
+    files_.rename(suspect, aside);
+    log_warning("{} gave this loss and is kept as {}", suspect, aside);
+    return aside;
   }
 
   bool eval_due(bool last) const {
@@ -248,57 +280,58 @@ class Trainer {
   }
 
   void run_eval() {
-    progress_->phase("evaluating");
+    reporter_.phase("evaluating");
     const EvalResult result = evaluate(session(), *valid_);
     const EvalRecord record{state_.step, result.loss, result.perplexity, result.tokens};
-    recorder_->eval(record);
-    progress_->eval(record);
-    progress_->phase("");
+    reporter_.eval(record);
+    reporter_.phase("");
   }
 
-  bool save_due(bool last) const {
+  bool save_due(bool last, bool by_time) const {
     const CheckpointConfig& config = cfg().checkpoint;
     if (last) return config.final_save;
-    if (config.every_steps > 0 && state_.step % config.every_steps == 0) return true;
-    return config.every_minutes > 0 && ms_since(last_save_) > config.every_minutes * 6e4;
+    return by_time || (config.every_steps > 0 && state_.step % config.every_steps == 0);
   }
 
   CheckpointMeta meta() const { return {state_, config_json(cfg()), model_}; }
 
   void save() {
-    progress_->phase("saving");
+    reporter_.phase("saving");
     SessionStore store(session());
     const std::string path = checkpoints_->save(store, meta());
     saved_step_ = state_.step;
     last_save_ = Clock::now();
-    recorder_->event(EventKind::checkpoint, state_.step, Json::object({{"path", path}}));
-    progress_->phase("");
+    reporter_.saved(state_.step, path);
+    reporter_.phase("");
   }
 
-  void stop_by_signal() {
+  void stop_by_signal(int signal) {
     if (saved_step_ != state_.step) save();
     checkpoints_->retire();
     finish("stopped by a signal");
     throw Interrupted("train", fmt::format("stopped by {} after step {}, saved; try --resume to "
                                            "continue",
-                                           StopSignals::received() == SIGINT ? "SIGINT" : "SIGTERM",
-                                           state_.step));
+                                           signal == SIGINT ? "SIGINT" : "SIGTERM", state_.step));
   }
 
   void finish(const std::string& outcome) {
-    recorder_->event(EventKind::end, state_.step, Json::object({{"outcome", outcome}}));
-    write_report(paths_.folder);
-    log_info("{} at step {}; report {}/report.html", outcome, state_.step, paths_.folder);
+    on_first_rank(ranks_, [&] {
+      reporter_.end(state_.step, outcome);
+      return std::string();
+    });
   }
 
+  /// Of all devices.
   double peak_flops() const {
-    return default_cpu_machine(static_cast<int>(cfg().device.threads))
-        .flops(parse_dtype(cfg().precision.compute).value());
+    return ranks_.world() * default_cpu_machine(static_cast<int>(cfg().device.threads))
+                                .flops(parse_dtype(cfg().precision.compute).value());
   }
 
   TrainOptions options_;
+  Communicator& ranks_;
   FileSystem files_;
   RunPaths paths_;
+  RunReporter reporter_;
   std::unique_ptr<Job> job_;
   std::string resume_from_;
   ModelInfo model_;
@@ -306,18 +339,19 @@ class Trainer {
   std::unique_ptr<CheckpointWriter> checkpoints_;
   std::unique_ptr<Loader> loader_;
   std::shared_ptr<const Dataset> valid_;
-  std::unique_ptr<RunRecorder> recorder_;
   std::unique_ptr<AlarmRules> alarms_;
-  Progress* progress_ = nullptr;
+  NextBatch next_;
   Clock::time_point last_save_;
   int64_t saved_step_ = 0;
 };
 
 }  // namespace
 
-int train(Config config, const TrainOptions& options) {
-  Trainer trainer(std::move(config), options);
-  return trainer.run();
+int train(const Config& config, const TrainOptions& options) {
+  return run_on_ranks(config, [&](Communicator& ranks) {
+    Trainer trainer(config, options, ranks);
+    return trainer.run();
+  });
 }
 
 }  // namespace weft

@@ -16,8 +16,8 @@ struct TrainOptions {
   std::string command;                // command line, for the report
 };
 
-/// Trains to the end of the configuration. Returns 0, or throws: AlarmError after an alarm rule
-/// stopped the run, Interrupted after a signal and a complete save.
-int train(Config config, const TrainOptions& options);
+/// Trains to the end of the configuration, on as many ranks as it asks for. Returns 0, or throws:
+/// AlarmError after an alarm rule stopped the run, Interrupted after a signal and a complete save.
+int train(const Config& config, const TrainOptions& options);
 
 }  // namespace weft
