@@ -8,6 +8,7 @@
 #include "weft/base/log.h"
 #include "weft/cli/verb.h"
 #include "weft/train/job.h"
+#include "weft/train/ranks.h"
 
 namespace weft {
 namespace {
@@ -22,8 +23,10 @@ class PlanVerb : public Verb {
     options.positional("CONFIG", &config_, "configuration file or run folder");
     options.list("--set", &overrides_, "KEY=VALUE", "override one key; repeatable");
     options.flag("--json", &json_, "print the plan document as JSON");
-    options.value("--dump", &stage_, "STAGE",
-                  "print the program after a stage: model, expand, fuse, step or plan");
+    options.value(
+        "--dump", &stage_, "STAGE",
+        "print the program after a stage: model, expand, fuse, step or plan; with several "
+        "ranks also cut, shard (strategies, placements, moves) and local");
     options.flag("--full", &full_, "with --json: every buffer and step");
   }
   int run() override;
@@ -37,17 +40,21 @@ class PlanVerb : public Verb {
 };
 
 int PlanVerb::run() {
-  const std::string_view stages[] = {"", "model", "expand", "fuse", "step", "plan"};
+  const std::string_view stages[] = {"",       "model", "cut",  "shard", "local",
+                                     "expand", "fuse",  "step", "plan"};
   if (std::find(std::begin(stages), std::end(stages), stage_) == std::end(stages)) {
-    throw UsageError("plan --dump", fmt::format("got \"{}\", expected model, expand, fuse, step or "
-                                                "plan",
-                                                stage_));
+    throw UsageError(
+        "plan --dump",
+        fmt::format("got \"{}\", expected model, cut, shard, local, expand, fuse, step or "
+                    "plan",
+                    stage_));
   }
   if (json_ && !stage_.empty()) {
     throw UsageError("plan", "got both --json and --dump, expected one of them");
   }
   const auto begin = std::chrono::steady_clock::now();
   Config config = load_run_config(config_, overrides_);
+  log_axis_reach(config.parallel, detect_launch());
   CompileOptions options = training_programs(config);
   if (!stage_.empty()) {
     options.dump = [&](std::string_view stage, const std::string& text) {

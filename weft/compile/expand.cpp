@@ -12,14 +12,14 @@ bool supported(const Graph& graph, const Node& node, const KernelSupport& suppor
 
 }  // namespace
 
-void expand_unsupported(Graph& graph, const KernelSupport& support) {
+void expand_where(Graph& graph, const std::function<bool(const Node& node)>& chosen) {
   const NodeId count = graph.num_nodes();
   std::vector<NodeId> order;
   std::vector<std::pair<ValueId, ValueId>> replaced;
   for (NodeId id = 0; id < count; ++id) {
     const Node node = graph.node(id);  // a copy: adding nodes moves the list
     const OpDef& def = op_def(node.op);
-    if (def.expand == nullptr || supported(graph, node, support)) {
+    if (def.expand == nullptr || !chosen(node)) {
       order.push_back(id);
       continue;
     }
@@ -40,6 +40,10 @@ void expand_unsupported(Graph& graph, const KernelSupport& support) {
   for (const auto& [from, to] : replaced) replacement[static_cast<size_t>(from)] = to;
   graph.substitute(replacement);
   graph.reorder_nodes(order);
+}
+
+void expand_unsupported(Graph& graph, const KernelSupport& support) {
+  expand_where(graph, [&](const Node& node) { return !supported(graph, node, support); });
 }
 
 }  // namespace weft

@@ -2,8 +2,12 @@
 // after each.
 #pragma once
 
+#include <functional>
+#include <vector>
+
 #include "weft/ir/graph.h"
 #include "weft/ir/kernel.h"
+#include "weft/shard/entries.h"
 
 namespace weft {
 
@@ -11,8 +15,18 @@ namespace weft {
 /// residuals, bias-free sums and gradient accumulation then cost no extra pass over memory.
 void fuse_add(Graph& graph);
 
-/// Replaces fused nodes that `support` cannot run by their unfused definition.
+/// Replaces the chosen fused nodes by their unfused definition.
+void expand_where(Graph& graph, const std::function<bool(const Node& node)>& chosen);
+/// Does so with the nodes that `support` cannot run.
 void expand_unsupported(Graph& graph, const KernelSupport& support);
+/// And with those whose weight an entry cuts along a dim that the fused form needs whole, such as
+/// the vocabulary of the loss.
+void expand_cut(Graph& graph, const std::vector<ShardEntry>& entries, const Mesh& mesh);
+
+/// Joins collectives of one kind, axis and type whose results nobody reads in between into calls of
+/// up to `limit_bytes`: gradients, sums of squares, gathered weights. Decides by whole tensors, so
+/// that all ranks of a group agree.
+void bucket_collectives(Graph& graph, int64_t limit_bytes);
 
 /// Drops nodes that no output and no state result depends on.
 void remove_dead_nodes(Graph& graph);

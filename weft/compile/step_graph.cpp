@@ -18,9 +18,11 @@ MicroInputs add_micro_inputs(Graph& graph, const Config& config, int64_t batch, 
                              const std::string& suffix) {
   MicroInputs inputs;
   const TensorType ids{DType::i32, {batch, seq_len}};
-  inputs.tokens = graph.add_input("tokens" + suffix, ids);
-  inputs.positions = graph.add_input("positions" + suffix, ids);
-  if (separates_documents(config)) inputs.segments = graph.add_input("segments" + suffix, ids);
+  inputs.tokens = graph.add_input("tokens" + suffix, ids, true);
+  inputs.positions = graph.add_input("positions" + suffix, ids, true);
+  if (separates_documents(config)) {
+    inputs.segments = graph.add_input("segments" + suffix, ids, true);
+  }
   return inputs;
 }
 
@@ -32,7 +34,7 @@ class StepBuilder {
         spec_(spec),
         compute_(compute_dtype(config)),
         wide_(parameter_dtype(compute_)),
-        states_(graph_, spec, compute_, true) {
+        states_(graph_, spec, compute_, true, config.parallel.zero > 0) {
     grad_scale_ = graph_.add_input("grad_scale", {wide_, {1}});
     update_.inv_scale = graph_.add_input("inv_scale", {wide_, {1}});
     update_.hyper = graph_.add_input("hyper", {wide_, {3}});
@@ -48,16 +50,17 @@ class StepBuilder {
 
  private:
   void add_micro(int32_t micro) {
-    const int64_t batch = config_.train.micro_batch;
+    const int64_t batch = config_.train.micro_batch * config_.parallel.data;
     const int64_t seq_len = config_.data.seq_len;
     const std::string suffix = fmt::format(".{}", micro);
     graph_.set_micro(micro);
     graph_.set_phase(Phase::forward);
     MicroInputs inputs = add_micro_inputs(graph_, config_, batch, seq_len, suffix);
-    const ValueId labels = graph_.add_input("labels" + suffix, {DType::i32, {batch, seq_len}});
+    const ValueId labels =
+        graph_.add_input("labels" + suffix, {DType::i32, {batch, seq_len}}, true);
     if (spec_.dropout > 0) {
       inputs.step = step_;
-      inputs.samples = graph_.add_input("samples" + suffix, {DType::i64, {batch}});
+      inputs.samples = graph_.add_input("samples" + suffix, {DType::i64, {batch}}, true);
     }
     const NodeId first = graph_.num_nodes();
     ForwardContext context{.graph = graph_,
@@ -122,10 +125,12 @@ Graph build_eval_graph(const Config& config, const ModelSpec& spec) {
   Graph graph;
   const DType compute = compute_dtype(config);
   const ModelStates states(graph, spec, compute, false);
-  const int64_t batch =
+  const int64_t rows =
       config.train.eval_batch > 0 ? config.train.eval_batch : config.train.micro_batch;
+  const int64_t batch = rows * config.parallel.data;
   const MicroInputs inputs = add_micro_inputs(graph, config, batch, config.data.seq_len, "");
-  const ValueId labels = graph.add_input("labels", {DType::i32, {batch, config.data.seq_len}});
+  const ValueId labels =
+      graph.add_input("labels", {DType::i32, {batch, config.data.seq_len}}, true);
   ForwardContext context{
       .graph = graph, .spec = spec, .states = states, .inputs = inputs, .compute = compute};
   graph.set_output("loss", build_eval_loss(context, labels));

@@ -11,7 +11,8 @@ namespace weft {
 /// Element type of `precision.compute`.
 DType compute_dtype(const Config& config);
 
-/// One step of this rank: micro-batches x (forward, backward), verdict, update.
+/// One step on logical shapes: micro-batches of micro_batch x parallel.data sequences x (forward,
+/// backward), verdict, update.
 Graph build_step_graph(const Config& config, const ModelSpec& spec, bool keep_gradients);
 Graph build_eval_graph(const Config& config, const ModelSpec& spec);
 Graph build_logits_graph(const Config& config, const ModelSpec& spec, int64_t seq_len,

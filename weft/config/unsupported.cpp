@@ -22,13 +22,9 @@ void refuse_unsupported(const Config& c) {
   refuse(c.precision.compute == "fp16", "precision.compute", "bf16 or fp32");
   refuse(c.train.microbatch_order == "vertical", "train.microbatch_order", "auto or horizontal");
 
-  refuse(c.parallel.data > 1, "parallel.data", "1");
-  refuse(c.parallel.op > 1, "parallel.op", "1");
   refuse(c.parallel.pipeline > 1, "parallel.pipeline", "1");
   refuse(c.parallel.expert > 1, "parallel.expert", "1");
-  refuse(c.parallel.zero > 0, "parallel.zero", "0");
-  refuse(c.parallel.strategy != "semi", "parallel.strategy", "semi");
-  refuse(!c.parallel.shard.empty(), "parallel.shard", "no entries");
+  refuse(c.parallel.strategy == "auto", "parallel.strategy", "semi or manual");
 
   refuse(!c.memory.nvme.empty(), "memory.nvme", "no folders");
   refuse(c.memory.nvme_limit.has_value(), "memory.nvme_limit", "auto");

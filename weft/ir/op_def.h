@@ -86,6 +86,7 @@ struct OpDef {
   LocalizeFn localize = nullptr;  // nullptr: attributes do not depend on the piece
   bool matmul_like = false;       // counts towards MFU
   bool collective = false;        // run by the communicator, see ops/collective.h
+  bool in_place = false;          // output i may use the memory of input i, whatever their number
 };
 
 }  // namespace weft

@@ -33,7 +33,8 @@ int64_t chunk_rows(const TensorType& labels, int64_t vocab) {
 
 }  // namespace
 
-ModelStates::ModelStates(Graph& graph, const ModelSpec& spec, DType compute, bool train) {
+ModelStates::ModelStates(Graph& graph, const ModelSpec& spec, DType compute, bool train,
+                         bool all_masters) {
   const DType wide = parameter_dtype(compute);
   for (ParamSpec& parameter : model_parameters(spec)) {
     State state;
@@ -43,7 +44,7 @@ ModelStates::ModelStates(Graph& graph, const ModelSpec& spec, DType compute, boo
     state.logical = {parameter.hf_name, parameter.hf_shape, parameter.hf_begin};
     state.decay = parameter.decay;
     Entry entry;
-    const bool with_master = train && state.type.dtype != wide;
+    const bool with_master = train && (all_masters || state.type.dtype != wide);
     if (with_master) {
       State master = state;
       master.name += "@master";

@@ -13,10 +13,12 @@ namespace weft {
 
 /// Adds one state per parameter in model_parameters order: matrices in compute precision, with an
 /// fp32 master beside them when that differs; vectors in parameter precision (f32, or f64 for f64).
-/// Masters only exist in graphs that train.
+/// Masters only exist in graphs that train; with `all_masters` every parameter has one, so that it
+/// may be placed apart from the weight.
 class ModelStates {
  public:
-  ModelStates(Graph& graph, const ModelSpec& spec, DType compute, bool train);
+  ModelStates(Graph& graph, const ModelSpec& spec, DType compute, bool train,
+              bool all_masters = false);
 
   struct Entry {
     ParamSpec spec;

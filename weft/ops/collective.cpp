@@ -311,7 +311,8 @@ const OpDef& all_reduce_op() {
                             .infer = infer_all_reduce,
                             .no_grad = kNoGradient,
                             .cost = copy_cost,
-                            .collective = true};
+                            .collective = true,
+                            .in_place = true};
   return def;
 }
 

@@ -4,11 +4,12 @@
 namespace weft {
 namespace {
 
-constexpr std::string_view kLetters = "bshxyz";
-
-/// Letters for every dim of a value: all may be cut.
+/// Letters for every dim of a value, all of which may be cut. Batch and sequence lead only what has
+/// features as well; parameters and scalars have dims of their own.
 std::string all_dims(const TensorType& type) {
-  return std::string(kLetters.substr(0, type.shape.size()));
+  const size_t rank = type.shape.size();
+  return std::string(
+      (rank >= 3 ? std::string_view("bshxyz") : std::string_view("ij")).substr(0, rank));
 }
 
 /// Rule of an operator whose present operands all have the shape of output 0.

@@ -6,6 +6,7 @@
 #include <unordered_map>
 
 #include "weft/base/check.h"
+#include "weft/ops/collective.h"
 #include "weft/plan/kernel_key.h"
 #include "weft/plan/passes.h"
 
@@ -91,7 +92,7 @@ class ProgramBuilder {
  public:
   ProgramBuilder(const ProgramInput& input, int32_t index,
                  const std::map<std::string, int32_t>& state_buffers, SupportCache& support,
-                 Plan& plan)
+                 const MachineSpec& machine, Plan& plan)
       : graph_(*input.graph), index_(index), plan_(plan), support_(support) {
     program_.name = input.name;
     order_ = order_nodes(graph_);
@@ -101,6 +102,7 @@ class ProgramBuilder {
     for (ValueId id : graph_.inputs()) program_.inputs.emplace(graph_.value(id).name, buffer(id));
     for (const auto& [name, id] : graph_.outputs()) program_.outputs.emplace(name, buffer(id));
     note_state_results();
+    keep_for_transfers(program_, machine, index, std::span(plan.buffers).subspan(first_transient_));
   }
 
   /// Places the transient buffers above `base`; returns the end of the arena.
@@ -140,10 +142,22 @@ class ProgramBuilder {
     step.phase = node.phase;
     step.micro = node.micro;
     const OpDef& def = op_def(node.op);
-    if (def.cost != nullptr) step.cost = def.cost(step.input_types, step.output_types, step.attrs);
-    const int64_t workspace = support_.workspace_bytes(
-        {step.op, step.attrs, step.input_types, step.output_types}, step.scope);
-    if (workspace > 0) step.workspace = add_workspace(workspace);
+    const KernelSpec spec{step.op, step.attrs, step.input_types, step.output_types};
+    int64_t workspace = 0;
+    if (def.collective) {
+      const CollectiveSpec collective = collective_spec(spec);
+      step.lane = Lane::comm;
+      step.cost.bytes = static_cast<double>(received_bytes(collective));
+      workspace = collective_workspace_bytes(collective);
+    } else {
+      if (def.cost != nullptr) {
+        step.cost = def.cost(step.input_types, step.output_types, step.attrs);
+      }
+      workspace = support_.workspace_bytes(spec, step.scope);
+    }
+    if (workspace > 0) {
+      step.workspace = def.collective ? share_workspace(workspace) : add_workspace(workspace);
+    }
     program_.steps.push_back(std::move(step));
   }
 
@@ -157,6 +171,16 @@ class ProgramBuilder {
                              .first_step = step,
                              .last_step = step});
     return static_cast<int32_t>(plan_.buffers.size()) - 1;
+  }
+
+  /// Collectives run one after the other on their lane: one block serves all of them.
+  int32_t share_workspace(int64_t bytes) {
+    if (comm_workspace_ < 0) comm_workspace_ = add_workspace(0);
+    PlanBuffer& buffer = plan_.buffers[static_cast<size_t>(comm_workspace_)];
+    buffer.bytes = std::max(buffer.bytes, bytes);
+    buffer.type.shape = {buffer.bytes};
+    buffer.last_step = static_cast<int32_t>(program_.steps.size());
+    return comm_workspace_;
   }
 
   void note_state_results() {
@@ -180,6 +204,7 @@ class ProgramBuilder {
   PlanProgram program_;
   std::vector<NodeId> order_;
   size_t first_transient_ = 0;
+  int32_t comm_workspace_ = -1;
   std::vector<int32_t> value_buffer_;
 };
 
@@ -192,6 +217,8 @@ Plan build_plan(std::span<const ProgramInput> programs, const KernelSupport& sup
   plan.rank = options.rank;
   plan.world = options.world;
   plan.coords = options.coords;
+  plan.mesh = options.mesh;
+  plan.groups = options.groups;
   plan.model = options.model;
 
   std::map<std::string, int32_t> state_buffers;
@@ -200,10 +227,12 @@ Plan build_plan(std::span<const ProgramInput> programs, const KernelSupport& sup
   int64_t peak_bytes = state_bytes;
   for (size_t i = 0; i < programs.size(); ++i) {
     WEFT_CHECK(programs[i].graph != nullptr, "plan", "program {} has no graph", programs[i].name);
-    ProgramBuilder builder(programs[i], static_cast<int32_t>(i), state_buffers, cache, plan);
+    ProgramBuilder builder(programs[i], static_cast<int32_t>(i), state_buffers, cache,
+                           options.machine, plan);
     peak_bytes = std::max(peak_bytes, builder.place(state_bytes));
     plan.programs.push_back(builder.take());
   }
+  count_traffic(plan);
   predict_time(options, plan);
   fill_tiers(options, peak_bytes, plan);
   verify_plan(plan);

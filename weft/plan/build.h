@@ -6,6 +6,7 @@
 #include <map>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "weft/ir/graph.h"
 #include "weft/ir/kernel.h"
@@ -25,7 +26,9 @@ struct PlanOptions {
   std::string backend;
   int32_t rank = 0;
   int32_t world = 1;
-  std::map<std::string, int64_t> coords;  // mesh axis -> coordinate
+  std::map<std::string, int64_t> coords;               // mesh axis -> coordinate
+  std::map<std::string, int64_t> mesh;                 // axes of more than one rank -> size
+  std::map<std::string, std::vector<int32_t>> groups;  // see Plan::groups
   int64_t device_budget = 0;
   int64_t host_budget = 0;
   ModelSummary model;

@@ -15,7 +15,21 @@ DType compute_dtype(const PlanStep& step) {
 
 }  // namespace
 
+void count_traffic(Plan& plan) {
+  plan.traffic.clear();
+  for (const PlanProgram& program : plan.programs) {
+    if (program.name != "train") continue;
+    for (const PlanStep& step : program.steps) {
+      if (!op_def(step.op).collective) continue;
+      plan.traffic[step.attrs.get_string("axis")] += static_cast<int64_t>(step.cost.bytes);
+    }
+  }
+}
+
 double step_seconds(const PlanStep& step, const MachineSpec& machine) {
+  if (op_def(step.op).collective) {
+    return step.cost.bytes / machine.comm_bandwidth + machine.comm_latency;
+  }
   const double peak = machine.flops(compute_dtype(step));
   const double math = peak > 0 ? step.cost.flops / peak : 0.0;
   const double memory =
@@ -36,11 +50,25 @@ void predict_time(const PlanOptions& options, Plan& plan) {
   const PlanProgram& program = train == plan.programs.end() ? plan.programs.front() : *train;
 
   double total = 0;
+  double busy = 0;
   double update = 0;
   std::array<double, 9> matmul_flops{};  // by dtype: MFU is relative to the one used most
+  std::array<double, kNumLanes> lane_free{};
+  std::vector<double> finished;
   for (const PlanStep& step : program.steps) {
     const double seconds = step_seconds(step, options.machine);
-    total += seconds;
+    double& free = lane_free[static_cast<size_t>(step.lane)];
+    double start = free;
+    for (const int32_t wait : step.waits) {
+      start = std::max(start, finished[static_cast<size_t>(wait)]);
+    }
+    if (step.lane == Lane::compute) {
+      busy += seconds;
+    }
+    free = start + seconds;
+    finished.push_back(free);
+    total = std::max(total, free);
+    if (step.lane != Lane::compute) continue;
     if (step.phase == Phase::update || step.phase == Phase::verdict) update += seconds;
     if (op_def(step.op).matmul_like) {
       matmul_flops[static_cast<size_t>(compute_dtype(step))] += step.cost.flops;
@@ -48,7 +76,8 @@ void predict_time(const PlanOptions& options, Plan& plan) {
   }
   plan.time = {};
   plan.time.step_ms = total * 1e3;
-  plan.time.compute_ms = total * 1e3;
+  plan.time.compute_ms = busy * 1e3;
+  plan.time.comm_exposed_ms = (total - busy) * 1e3;
   plan.time.update_ms = update * 1e3;
   const auto most = std::max_element(matmul_flops.begin(), matmul_flops.end());
   const double peak = options.machine.flops(static_cast<DType>(most - matmul_flops.begin()));

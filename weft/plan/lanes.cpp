@@ -8,6 +8,42 @@
 
 namespace weft {
 
+void keep_for_transfers(const PlanProgram& program, const MachineSpec& machine, int32_t index,
+                        std::span<PlanBuffer> buffers) {
+  // Time on the compute lane before each step, as if it never waited.
+  std::vector<double> clock = {0.0};
+  bool any = false;
+  for (const PlanStep& step : program.steps) {
+    const bool computes = step.lane == Lane::compute;
+    any = any || !computes;
+    clock.push_back(clock.back() + (computes ? step_seconds(step, machine) : 0.0));
+  }
+  if (!any) return;
+  std::vector<int32_t> until(program.steps.size(), -1);
+  std::array<double, kNumLanes> lane_free{};
+  for (size_t i = 0; i < program.steps.size(); ++i) {
+    const PlanStep& step = program.steps[i];
+    if (step.lane == Lane::compute) continue;
+    const double seconds = step_seconds(step, machine);
+    double& free = lane_free[static_cast<size_t>(step.lane)];
+    free = std::max(free, clock[i]) + seconds;
+    // A lane that falls behind must not keep everything alive.
+    const double end = std::min(free, clock[i] + 4 * seconds);
+    const auto later =
+        std::lower_bound(clock.begin() + static_cast<std::ptrdiff_t>(i), clock.end(), end);
+    until[i] = static_cast<int32_t>(std::min<std::ptrdiff_t>(
+        later - clock.begin(), static_cast<std::ptrdiff_t>(program.steps.size()) - 1));
+  }
+  for (PlanBuffer& buffer : buffers) {
+    if (buffer.program != index) continue;
+    const int32_t keep = until[static_cast<size_t>(buffer.last_step)];
+    if (keep > buffer.last_step &&
+        program.steps[static_cast<size_t>(buffer.last_step)].lane != Lane::compute) {
+      buffer.last_step = keep;
+    }
+  }
+}
+
 void add_waits(const std::vector<PlanBuffer>& buffers, PlanProgram& program) {
   std::set<Lane> used;
   for (const PlanStep& step : program.steps) used.insert(step.lane);

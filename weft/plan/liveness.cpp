@@ -154,6 +154,7 @@ class BufferAssigner {
   static bool may_share(const OpDef& def, size_t input, size_t output) {
     const auto in = static_cast<int>(input);
     const auto out = static_cast<int>(output);
+    if (def.in_place) return in == out;
     return std::any_of(def.aliases.begin(), def.aliases.end(),
                        [&](const OpAlias& a) { return a.input == in && a.output == out; }) ||
            std::any_of(def.addends.begin(), def.addends.end(),

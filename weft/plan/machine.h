@@ -15,6 +15,8 @@ struct MachineSpec {
   std::array<double, 9> peak_flops{};  // per second and rank, indexed by DType; 0 = that of f32
   double memory_bandwidth = 10e9;      // bytes per second and rank
   double step_overhead = 1e-6;         // seconds spent to start one kernel
+  double comm_bandwidth = 4e9;         // bytes per second that a rank receives in a collective
+  double comm_latency = 20e-6;         // seconds to meet for one collective
 
   /// Peak of matmul-like work on `dtype` operands; falls back to f32.
   double flops(DType dtype) const;

@@ -50,12 +50,20 @@ int64_t place_items(std::span<ArenaItem> items);
 
 // lanes.cpp
 
+/// Extends the life of buffers that a transfer reads or fills last, until the work meanwhile done
+/// on the compute lane is predicted to have hidden the transfer: without that, the next step would
+/// take over the memory and wait. `buffers`: the transient ones of the program.
+void keep_for_transfers(const PlanProgram& program, const MachineSpec& machine, int32_t index,
+                        std::span<PlanBuffer> buffers);
+
 /// Adds to every step the waits that order it after conflicting accesses on other lanes.
 void add_waits(const std::vector<PlanBuffer>& buffers, PlanProgram& program);
 
 // cost.cpp
 
-/// Seconds of one step by the roofline of `machine`.
+/// Fills plan.traffic from the collectives of the training step.
+void count_traffic(Plan& plan);
+/// Seconds of one step by the roofline of `machine`, or by its links for a collective.
 double step_seconds(const PlanStep& step, const MachineSpec& machine);
 /// Fills PlanProgram::flops of every program and plan.time of the training step (or of the first
 /// program when there is none).

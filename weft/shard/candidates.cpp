@@ -13,10 +13,12 @@ namespace {
 
 using Kind = AxisChoice::Kind;
 
-/// Prices of local work in transferred bytes: a link moves about a twentieth of what memory does, and
-/// a device does about a thousand operations while its link moves a byte.
+/// Prices of local work in transferred bytes: a link moves about a twentieth of what memory does,
+/// and a device does about a thousand operations while its link moves a byte.
 constexpr double kBytesPerMemoryByte = 0.05;
 constexpr double kBytesPerFlop = 1e-3;
+/// Of two ways with the same bytes, the one with fewer calls.
+constexpr double kBytesPerCall = 32;
 
 std::string text_of(const Placement& placement) {
   std::string text;
@@ -67,7 +69,11 @@ double PlacementTable::bytes(int type, int from, int to) {
                        static_cast<uint64_t>(to);
   const auto found = prices_.find(key);
   if (found != prices_.end()) return found->second;
-  const double price = router_.bytes(types_[static_cast<size_t>(type)], at(from), at(to));
+  double price = 0;
+  for (const Move& move :
+       router_.route(types_[static_cast<size_t>(type)], at(from), at(to)).moves) {
+    if (move.kind != MoveKind::slice) price += move.bytes + kBytesPerCall;
+  }
   prices_.emplace(key, price);
   return price;
 }
@@ -101,7 +107,8 @@ std::vector<AxisChoice> CandidateMaker::op_choices(const NodeView& view) const {
           const int64_t inner = elements_per_factor(view.rule, dim, factor);
           if (inner == 0) continue;
           for (const int64_t block : rules_.blocks) {
-            if (block % inner == 0 && info.size % (block / inner) == 0) blocks.insert(block / inner);
+            if (block % inner == 0 && info.size % (block / inner) == 0)
+              blocks.insert(block / inner);
           }
         }
       }
@@ -123,8 +130,8 @@ Candidate CandidateMaker::make(const NodeView& view, const Node& node, NodeStrat
   Candidate candidate;
   const NodePlacements placements = place_operands(view, strategy, mesh);
   double bytes = 0;
-  const auto number = [&](const std::vector<TensorType>& types,
-                          const std::vector<Placement>& all, std::vector<int>& ids) {
+  const auto number = [&](const std::vector<TensorType>& types, const std::vector<Placement>& all,
+                          std::vector<int>& ids) {
     for (size_t i = 0; i < types.size(); ++i) {
       ids.push_back(types[i].present() ? table_.intern(all[i]) : -1);
       if (types[i].present()) bytes += local_bytes(types[i], all[i], mesh);

@@ -160,10 +160,11 @@ class EntryReader {
           const bool needs = std::find(dim.begin(), dim.end(), choice.factor) != dim.end();
           const bool has = listed.axes[i] == mesh_.name(axis);
           if (needs != has) {
-            fail(fmt::format("got dim {} of {} {} over {}, expected it {}, since another operand "
-                             "has the same dim of the operator {}",
-                             i, listed.name, has ? "cut" : "whole", mesh_.name(axis),
-                             needs ? "cut" : "whole", needs ? "cut" : "whole"));
+            fail(
+                fmt::format("got dim {} of {} {} over {}, expected it {}, since another operand "
+                            "has the same dim of the operator {}",
+                            i, listed.name, has ? "cut" : "whole", mesh_.name(axis),
+                            needs ? "cut" : "whole", needs ? "cut" : "whole"));
           }
         }
       }

@@ -13,8 +13,8 @@
 
 namespace weft {
 
-/// Axes per dim of each named operand of the operator at a module. "weight" dims are (in, out), like
-/// the operands of a matmul, whatever the file layout.
+/// Axes per dim of each named operand of the operator at a module. "weight" dims are (in, out),
+/// like the operands of a matmul, whatever the file layout.
 struct ShardEntry {
   std::string pattern;  // Hugging Face module name, * matches any text
   std::map<std::string, std::vector<std::string>> operands;

@@ -35,8 +35,7 @@ class Localizer {
     }
     for (const State& state : graph_.states()) {
       if (state.result == kNoValue) continue;
-      result_.set_state_result(state.name,
-                               moved(state.result, sharding_.values[at(state.value)]));
+      result_.set_state_result(state.name, moved(state.result, sharding_.values[at(state.value)]));
     }
     return std::move(result_);
   }
@@ -114,9 +113,9 @@ class Localizer {
     }
     Attrs attrs = node.attrs;
     if (def.localize != nullptr) {
-      def.localize(attrs, sharding_.rules[at(id)],
-                   factor_pieces(sharding_.rules[at(id)], sharding_.strategies[at(id)], mesh_,
-                                 rank_));
+      def.localize(
+          attrs, sharding_.rules[at(id)],
+          factor_pieces(sharding_.rules[at(id)], sharding_.strategies[at(id)], mesh_, rank_));
     }
     enter(node);
     const std::vector<ValueId> outputs =
@@ -153,8 +152,8 @@ class Localizer {
     const TensorType expected = local_type(graph_.type(logical), placement);
     WEFT_CHECK(result_.type(made) == expected, "shard",
                "{} [{}] gives {} on rank {}, expected the piece {} of {}", op_def(node.op).name,
-               node.scope, shape_text(result_.type(made).shape), rank_,
-               shape_text(expected.shape), shape_text(graph_.type(logical).shape));
+               node.scope, shape_text(result_.type(made).shape), rank_, shape_text(expected.shape),
+               shape_text(graph_.type(logical).shape));
     result_.value(made).memory_class = graph_.value(logical).memory_class;
     local_[at(logical)] = made;
   }

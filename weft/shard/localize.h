@@ -1,5 +1,5 @@
-// From the logical graph and its sharding to the graph of one rank: local shapes and attributes, and
-// collectives wherever a value is needed in another placement than it has.
+// From the logical graph and its sharding to the graph of one rank: local shapes and attributes,
+// and collectives wherever a value is needed in another placement than it has.
 #pragma once
 
 #include "weft/ir/graph.h"

@@ -91,8 +91,7 @@ std::string placement_text(const Placement& placement, const Mesh& mesh) {
     if (placement.is_partial(axis)) partial.push_back(axis);
   }
   if (!partial.empty()) {
-    text += fmt::format(" {}({})",
-                        placement.reduction == Reduction::sum ? "partial" : "logsumexp",
+    text += fmt::format(" {}({})", placement.reduction == Reduction::sum ? "partial" : "logsumexp",
                         join(partial));
   }
   return text;

@@ -13,13 +13,11 @@ namespace weft {
 std::vector<CutPiece> local_box(const Shape& shape, const Placement& placement, const Mesh& mesh,
                                 int64_t rank);
 /// Range of the flattened box that `rank` holds; all of it without a flat cut.
-CutPiece flat_piece(const Shape& shape, const Placement& placement, const Mesh& mesh,
-                    int64_t rank);
+CutPiece flat_piece(const Shape& shape, const Placement& placement, const Mesh& mesh, int64_t rank);
 /// Extents of what `rank` holds: one dim when the flattening is cut.
 Shape local_shape(const Shape& shape, const Placement& placement, const Mesh& mesh, int64_t rank);
 /// Range of a dim after the cuts of its first `count` axes.
-CutPiece dim_piece(int64_t extent, const DimCut& cut, size_t count, const Mesh& mesh,
-                   int64_t rank);
+CutPiece dim_piece(int64_t extent, const DimCut& cut, size_t count, const Mesh& mesh, int64_t rank);
 
 /// The same placement in its only form: axes of size 1 leave, blocks that change no boundary are 1.
 Placement canonical(Placement placement, const Shape& shape, const Mesh& mesh);

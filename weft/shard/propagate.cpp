@@ -44,7 +44,9 @@ class Propagation {
     pin_given_nodes();
     place_states();
     fix_ends();
+    expect_gradients(1);
     choose_in_order();
+    expect_gradients(-1);
     improve();
     return result();
   }
@@ -69,8 +71,7 @@ class Propagation {
       const Value& value = graph_.value(id);
       Placement placement = whole_placement(value.type.shape.size());
       if (value.batched && data >= 0) placement.dims[0].axes = {data};
-      produced_[at(id)] =
-          table_.intern(canonical(std::move(placement), value.type.shape, mesh_));
+      produced_[at(id)] = table_.intern(canonical(std::move(placement), value.type.shape, mesh_));
     }
     for (const State& state : graph_.states()) is_state_[at(state.value)] = true;
   }
@@ -119,8 +120,7 @@ class Propagation {
     for (size_t i = 0; i < node.inputs.size(); ++i) {
       const ValueId id = node.inputs[i];
       if (id == kNoValue || !is_state_[at(id)]) continue;
-      const auto [found, fresh] =
-          weights_.try_emplace(graph_.value(id).name, candidate.inputs[i]);
+      const auto [found, fresh] = weights_.try_emplace(graph_.value(id).name, candidate.inputs[i]);
       if (fresh || found->second == candidate.inputs[i]) continue;
       throw UsageError("parallel.shard",
                        fmt::format("\"{}\" cuts {} as {}, another module that shares it as {}; "
@@ -135,9 +135,8 @@ class Propagation {
     const AxisId data = mesh_.find("data");
     for (const State& state : graph_.states()) {
       const auto found = weights_.find(parameter_of(state.name));
-      Placement placement = found == weights_.end()
-                                ? whole_placement(state.type.shape.size())
-                                : table_.at(found->second);
+      Placement placement = found == weights_.end() ? whole_placement(state.type.shape.size())
+                                                    : table_.at(found->second);
       const bool cut = state.role == StateRole::weight ? options_.zero >= 3 : options_.zero >= 1;
       if (cut && data >= 0) placement.flat = {data};
       produced_[at(state.value)] =
@@ -152,6 +151,45 @@ class Propagation {
     }
     for (const State& state : graph_.states()) {
       if (state.result != kNoValue) need(state.result, produced_[at(state.value)], 1);
+    }
+  }
+
+  /// The first choice looks at operands only; a gradient is better made where its weight is. Adds
+  /// (or takes back) readers that stand for the update at the end.
+  void expect_gradients(int change) {
+    std::vector<int> expected(at(graph_.num_values()), -1);
+    const AxisId data = mesh_.find("data");
+    for (NodeId id = graph_.num_nodes() - 1; id >= 0; --id) {
+      const Node& node = graph_.node(id);
+      if (node.phase == Phase::update) {
+        expect_operands(node, data, expected);
+        continue;
+      }
+      if (node.outputs.size() != 1 || expected[at(node.outputs[0])] < 0) continue;
+      const int placement = expected[at(node.outputs[0])];
+      need(node.outputs[0], placement, change);
+      if (!view_node(graph_, node).rule.linear) continue;
+      for (const ValueId input : node.inputs) expected[at(input)] = placement;
+    }
+    for (NodeId id = 0; id < graph_.num_nodes(); ++id) {
+      const Node& node = graph_.node(id);
+      if (node.outputs.size() == 1 || node.phase == Phase::update) continue;
+      for (const ValueId output : node.outputs) {
+        if (output != kNoValue && expected[at(output)] >= 0) {
+          need(output, expected[at(output)], change);
+        }
+      }
+    }
+  }
+
+  void expect_operands(const Node& node, AxisId data, std::vector<int>& expected) {
+    const ValueId state = node.inputs[0];
+    Placement placement = table_.at(produced_[at(state)]);
+    placement.flat.clear();
+    if (data >= 0 && mesh_.size(data) > 1) placement.partial |= 1U << data;
+    for (const ValueId input : node.inputs) {
+      if (input == kNoValue || is_state_[at(input)]) continue;
+      if (graph_.type(input) == graph_.type(state)) expected[at(input)] = table_.intern(placement);
     }
   }
 
@@ -173,13 +211,8 @@ class Propagation {
 
   double move_price(ValueId id, int from, int to) {
     if (from == to) return 0;
-    const double bytes = table_.bytes(types_[at(id)], from, to);
-    if (is_state_[at(id)] && bytes > 0) {
-      Placement a = table_.at(from);
-      Placement b = table_.at(to);
-      if (a.dims != b.dims) return kNever;
-    }
-    return bytes;
+    if (is_state_[at(id)] && table_.at(from).dims != table_.at(to).dims) return kNever;
+    return table_.bytes(types_[at(id)], from, to);
   }
 
   double price(const Node& node, const Candidate& candidate) {

@@ -28,9 +28,9 @@ struct Sharding {
 /// UsageError when given strategies contradict each other.
 Sharding propagate(const Graph& graph, Router& router, const ShardOptions& options);
 
-/// Proves what localize relies on: every edge has a route, no partial value is consumed whole without
-/// a reduction, operands of a node agree on the piece of every factor, states end where they begin.
-/// BugError naming the edge.
+/// Proves what localize relies on: every edge has a route, no partial value is consumed whole
+/// without a reduction, operands of a node agree on the piece of every factor, states end where
+/// they begin. BugError naming the edge.
 void verify_sharding(const Graph& graph, const Sharding& sharding, Router& router);
 
 /// One line per node with its strategy, placements and the moves of its operands (--dump shard).

@@ -58,8 +58,7 @@ class Neighbours {
 
   void add(MoveKind kind, AxisId axis, int dim, Placement after, double cost,
            std::vector<Move>& moves) const {
-    moves.push_back(
-        {kind, axis, dim, -1, canonical(std::move(after), type_.shape, mesh_), cost});
+    moves.push_back({kind, axis, dim, -1, canonical(std::move(after), type_.shape, mesh_), cost});
   }
 
   void reduce(const Placement& from, AxisId axis, std::vector<Move>& moves) const {
@@ -129,8 +128,7 @@ class Neighbours {
 };
 
 /// Dijkstra; placements reachable towards one target are few.
-Route search(const TensorType& type, const Placement& from, const Placement& to,
-             const Mesh& mesh) {
+Route search(const TensorType& type, const Placement& from, const Placement& to, const Mesh& mesh) {
   struct Reached {
     double cost = 0;
     std::string previous;

@@ -16,7 +16,7 @@ enum class MoveKind : uint8_t { slice, all_gather, reduce_scatter, all_reduce, a
 struct Move {
   MoveKind kind{};
   AxisId axis = 0;
-  int dim = -1;         // that becomes cut (slice, reduce_scatter, all_to_all) or whole (all_gather)
+  int dim = -1;  // that becomes cut (slice, reduce_scatter, all_to_all) or whole (all_gather)
   int gather_dim = -1;  // all_to_all: the dim that becomes whole
   Placement after;      // placement once the step is done
   double bytes = 0;     // received per rank, on average
@@ -32,8 +32,8 @@ class Router {
  public:
   explicit Router(const Mesh& mesh) : mesh_(mesh) {}
 
-  /// Cheapest route between canonical placements. BugError when there is none, for example towards a
-  /// partial placement.
+  /// Cheapest route between canonical placements. BugError when there is none, for example towards
+  /// a partial placement.
   const Route& route(const TensorType& type, const Placement& from, const Placement& to);
   double bytes(const TensorType& type, const Placement& from, const Placement& to) {
     return from == to ? 0.0 : route(type, from, to).bytes;
@@ -45,8 +45,8 @@ class Router {
   std::map<std::string, Route> known_;
 };
 
-/// Emits the nodes of one move into the graph of `rank` and returns the moved value. `before` is the
-/// placement `value` has; `type` its logical type.
+/// Emits the nodes of one move into the graph of `rank` and returns the moved value. `before` is
+/// the placement `value` has; `type` its logical type.
 ValueId emit_move(Graph& graph, ValueId value, const TensorType& type, const Placement& before,
                   const Move& move, const Mesh& mesh, int64_t rank);
 

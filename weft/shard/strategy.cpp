@@ -65,8 +65,7 @@ class Placer {
   }
 
  private:
-  static void set_partial(Placement& placement, AxisId axis,
-                          Reduction reduction = Reduction::sum) {
+  static void set_partial(Placement& placement, AxisId axis, Reduction reduction = Reduction::sum) {
     placement.partial |= 1U << axis;
     placement.reduction = reduction;
   }
@@ -170,8 +169,7 @@ std::vector<CutPiece> factor_pieces(const ShardingRule& rule, const NodeStrategy
   }
   std::vector<CutPiece> pieces;
   for (size_t i = 0; i < cuts.size(); ++i) {
-    pieces.push_back(
-        dim_piece(rule.factors[i].size, cuts[i], cuts[i].axes.size(), mesh, rank));
+    pieces.push_back(dim_piece(rule.factors[i].size, cuts[i], cuts[i].axes.size(), mesh, rank));
   }
   return pieces;
 }

@@ -54,7 +54,6 @@ int64_t elements_per_factor(const ShardingRule& rule, const std::vector<int>& di
 std::vector<CutPiece> factor_pieces(const ShardingRule& rule, const NodeStrategy& strategy,
                                     const Mesh& mesh, int64_t rank);
 /// "op:f/64 data:b", for dumps.
-std::string strategy_text(const ShardingRule& rule, const NodeStrategy& strategy,
-                          const Mesh& mesh);
+std::string strategy_text(const ShardingRule& rule, const NodeStrategy& strategy, const Mesh& mesh);
 
 }  // namespace weft

@@ -89,7 +89,8 @@ class Verifier {
           const int64_t inner = elements_per_factor(rule, dims[i], lead);
           const CutPiece& piece = pieces[static_cast<size_t>(lead)];
           WEFT_CHECK(box[i].begin == piece.begin * inner && box[i].size == piece.size * inner,
-                     kWhere, "{}: dim {} of {} is [{}, +{}) on rank {}, expected factor {} [{}, +{})",
+                     kWhere,
+                     "{}: dim {} of {} is [{}, +{}) on rank {}, expected factor {} [{}, +{})",
                      node_text(graph_, id), i, graph_.value(value).name, box[i].begin, box[i].size,
                      rank, rule.factors[static_cast<size_t>(lead)].name, piece.begin * inner,
                      piece.size * inner);
@@ -150,9 +151,8 @@ std::string print_sharding(const Graph& graph, const Sharding& sharding, Router&
   }
   for (NodeId id = 0; id < graph.num_nodes(); ++id) {
     const Node& node = graph.node(id);
-    text += fmt::format(
-        "{} {} [{}] {}\n", id, op_def(node.op).name, node.scope,
-        strategy_text(sharding.rules[at(id)], sharding.strategies[at(id)], mesh));
+    text += fmt::format("{} {} [{}] {}\n", id, op_def(node.op).name, node.scope,
+                        strategy_text(sharding.rules[at(id)], sharding.strategies[at(id)], mesh));
     for (size_t i = 0; i < node.inputs.size(); ++i) {
       const ValueId input = node.inputs[i];
       if (input == kNoValue) continue;
