@@ -28,6 +28,10 @@ void expand_cut(Graph& graph, const std::vector<ShardEntry>& entries, const Mesh
 /// that all ranks of a group agree.
 void bucket_collectives(Graph& graph, int64_t limit_bytes);
 
+/// Starts the gathers of cut weights (ZeRO 3) `ahead` gathers early, so that they run beside the
+/// compute before them; their memory is charged for that time.
+void prefetch_weights(Graph& graph, int32_t ahead);
+
 /// Drops nodes that no output and no state result depends on.
 void remove_dead_nodes(Graph& graph);
 

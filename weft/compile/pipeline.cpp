@@ -34,6 +34,9 @@ struct Program {
 /// start while most of the backward pass is still to come.
 constexpr int64_t kBucketBytes = int64_t{32} << 20;
 
+/// About the matrices of half a layer.
+constexpr int32_t kGathersAhead = 4;
+
 class Pipeline {
  public:
   Pipeline(const Config& config, const ModelSpec& spec, const KernelSupport& support,
@@ -56,6 +59,7 @@ class Pipeline {
     check(program, "fuse");
     remove_dead_nodes(program.graph);
     bucket_collectives(program.graph, kBucketBytes);
+    prefetch_weights(program.graph, kGathersAhead);
     check(program, "step");
   }
 

@@ -69,7 +69,8 @@ class StepBuilder {
                            .inputs = inputs,
                            .compute = compute_,
                            .seed = config_.seed,
-                           .dropout = true};
+                           .dropout = true,
+                           .loss_ways = config_.parallel.data * config_.parallel.op};
     const ValueId loss = build_train_loss(context, labels, grad_scale_);
     graph_.set_output("loss" + suffix, loss);
     gradients_ = backward(graph_, first, loss, grad_scale_, weights_, gradients_);
@@ -131,8 +132,12 @@ Graph build_eval_graph(const Config& config, const ModelSpec& spec) {
   const MicroInputs inputs = add_micro_inputs(graph, config, batch, config.data.seq_len, "");
   const ValueId labels =
       graph.add_input("labels", {DType::i32, {batch, config.data.seq_len}}, true);
-  ForwardContext context{
-      .graph = graph, .spec = spec, .states = states, .inputs = inputs, .compute = compute};
+  ForwardContext context{.graph = graph,
+                         .spec = spec,
+                         .states = states,
+                         .inputs = inputs,
+                         .compute = compute,
+                         .loss_ways = config.parallel.data * config.parallel.op};
   graph.set_output("loss", build_eval_loss(context, labels));
   return graph;
 }

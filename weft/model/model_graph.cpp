@@ -25,10 +25,12 @@ StateInit init_of(const ParamSpec& parameter, const ModelSpec& spec) {
   return init;
 }
 
-int64_t chunk_rows(const TensorType& labels, int64_t vocab) {
-  const int64_t rows = labels.elements();
-  const int64_t fitting = kLogitsChunkBytes / (vocab * 4) / 64 * 64;
-  return std::clamp<int64_t>(fitting, 64, std::max<int64_t>(rows, 1));
+/// Rows of the whole micro-batch whose logits exist at a time.
+int64_t chunk_rows(const ForwardContext& context, ValueId labels) {
+  const int64_t rows = context.graph.type(labels).elements();
+  const int64_t fitting = kLogitsChunkBytes / (context.spec.vocab_size * 4) / 64 * 64;
+  return std::clamp<int64_t>(std::max<int64_t>(fitting, 64) * context.loss_ways, 1,
+                             std::max<int64_t>(rows, 1));
 }
 
 }  // namespace
@@ -82,11 +84,9 @@ ValueId build_hidden(ForwardContext& context) {
 ValueId build_eval_loss(ForwardContext& context, ValueId labels) {
   const ValueId hidden = build_hidden(context);
   context.graph.set_scope("lm_head");
-  return context.graph.add(
-      OpKind::linear_cross_entropy,
-      {hidden, context.states.weight(head_parameter(context.spec)), labels},
-      {{"transpose_w", true},
-       {"chunk_rows", chunk_rows(context.graph.type(labels), context.spec.vocab_size)}});
+  return context.graph.add(OpKind::linear_cross_entropy,
+                           {hidden, context.states.weight(head_parameter(context.spec)), labels},
+                           {{"transpose_w", true}, {"chunk_rows", chunk_rows(context, labels)}});
 }
 
 ValueId build_train_loss(ForwardContext& context, ValueId labels, ValueId scale) {
@@ -95,8 +95,7 @@ ValueId build_train_loss(ForwardContext& context, ValueId labels, ValueId scale)
   return context.graph.add_node(
       OpKind::linear_cross_entropy_train,
       {hidden, context.states.weight(head_parameter(context.spec)), labels, scale, kNoValue},
-      {{"transpose_w", true},
-       {"chunk_rows", chunk_rows(context.graph.type(labels), context.spec.vocab_size)}})[0];
+      {{"transpose_w", true}, {"chunk_rows", chunk_rows(context, labels)}})[0];
 }
 
 ValueId build_logits(ForwardContext& context, ValueId last) {

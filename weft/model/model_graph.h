@@ -54,6 +54,7 @@ struct ForwardContext {
   uint64_t seed = 0;      // dropout
   bool dropout = false;   // false in evaluation
   int64_t next_site = 0;  // dropout sites are numbered in graph order
+  int64_t loss_ways = 1;  // ranks over which the logits of a micro-batch are spread
 };
 
 /// Embeddings, blocks and final norm: [B,S,H].

@@ -73,6 +73,17 @@ void localize_columns(Attrs& attrs, const ShardingRule& rule, std::span<const Cu
   }
 }
 
+/// chunk_rows counts rows of the whole micro-batch.
+void localize_rows(Attrs& attrs, const ShardingRule& rule, std::span<const CutPiece> pieces) {
+  int64_t rows = attrs.get_int("chunk_rows");
+  for (size_t i = 0; i < pieces.size(); ++i) {
+    const Factor& factor = rule.factors[i];
+    if (factor.kind != FactorKind::reduce || pieces[i].size == factor.size) continue;
+    rows = std::max<int64_t>(1, (rows * pieces[i].size + factor.size - 1) / factor.size);
+  }
+  attrs.set("chunk_rows", rows);
+}
+
 std::vector<TensorType> infer_linear(Types in, const Attrs& attrs) {
   check_count("linear_cross_entropy", in, 3);
   check_linear("linear_cross_entropy", in, attrs);
@@ -284,6 +295,7 @@ const OpDef& linear_cross_entropy_op() {
       .rule = [](Types in, Types out,
                  const Attrs& attrs) { return rule_linear(in, out, attrs, false); },
       .expand = expand_linear,
+      .localize = localize_rows,
       .matmul_like = true};
   return def;
 }
@@ -300,6 +312,7 @@ const OpDef& linear_cross_entropy_train_op() {
                  const Attrs& attrs) { return rule_linear(in, out, attrs, true); },
       .addends = {{4, 2}},
       .expand = expand_linear_train,
+      .localize = localize_rows,
       .matmul_like = true};
   return def;
 }
