@@ -99,6 +99,8 @@ class FakeStore : public StateStore {
   float* values(const std::string& name) {
     return reinterpret_cast<float*>(data_.at(static_cast<size_t>(index(name))).data());
   }
+  /// Content of all states, copies too.
+  const std::vector<std::vector<char>>& content() const { return data_; }
   /// Content of the stored states only.
   std::vector<std::vector<char>> stored() const {
     std::vector<std::vector<char>> result;
