@@ -14,6 +14,7 @@
 #include "weft/compile/pipeline.h"
 
 #include <algorithm>
+#include <map>
 
 #include "weft/base/check.h"
 #include "weft/compile/default_shards.h"
@@ -25,8 +26,11 @@
 namespace weft {
 namespace {
 
+/// A program on its way: the logical graph, how it is cut, and what one rank gets of it.
 struct Program {
   std::string name;
+  Graph logical;
+  Sharding sharding;  // with more than one rank
   Graph graph;
 };
 
@@ -41,7 +45,7 @@ class Pipeline {
  public:
   Pipeline(const Config& config, const ModelSpec& spec, const KernelSupport& support,
            const CompileOptions& options)
-      : support_(support), options_(options), mesh_(make_mesh(config.parallel)) {
+      : support_(support), options_(options), mesh_(make_mesh(config.parallel)), router_(mesh_) {
     shard_.sequence = config.parallel.sequence;
     shard_.zero = static_cast<int>(config.parallel.zero);
     if (mesh_.world() > 1) shard_.entries = shard_entries(config, spec, mesh_);
@@ -49,59 +53,62 @@ class Pipeline {
 
   const Mesh& mesh() const { return mesh_; }
 
-  /// Runs the passes in order over one program.
-  void lower(Program& program) const {
-    check(program, "model");
-    if (mesh_.world() > 1) shard(program);
+  /// What all ranks share: once per program.
+  void shard(Program& program) {
+    check(program.name, "model", program.logical);
+    if (mesh_.world() == 1) return;
+    expand_cut(program.logical, shard_.entries, mesh_);
+    remove_dead_nodes(program.logical);
+    check(program.name, "cut", program.logical);
+    program.sharding = propagate(program.logical, router_, shard_);
+    verify_sharding(program.logical, program.sharding, router_);
+    if (options_.dump) {
+      options_.dump("shard", "program " + program.name + "\n" +
+                                 print_sharding(program.logical, program.sharding, router_));
+    }
+  }
+
+  /// The passes of one rank, in order.
+  void lower(Program& program, int64_t rank) {
+    if (mesh_.world() == 1) {
+      program.graph = program.logical;
+    } else {
+      program.graph = localize(program.logical, program.sharding, router_, rank);
+      check(program.name, "local", program.graph);
+    }
     expand_unsupported(program.graph, support_);
-    check(program, "expand");
+    check(program.name, "expand", program.graph);
     fuse_add(program.graph);
-    check(program, "fuse");
+    check(program.name, "fuse", program.graph);
     remove_dead_nodes(program.graph);
     bucket_collectives(program.graph, kBucketBytes);
     prefetch_weights(program.graph, kGathersAhead);
-    check(program, "step");
+    check(program.name, "step", program.graph);
   }
 
  private:
-  void shard(Program& program) const {
-    Router router(mesh_);
-    expand_cut(program.graph, shard_.entries, mesh_);
-    remove_dead_nodes(program.graph);
-    check(program, "cut");
-    const Sharding sharding = propagate(program.graph, router, shard_);
-    verify_sharding(program.graph, sharding, router);
-    if (options_.dump) {
-      options_.dump("shard", "program " + program.name + "\n" +
-                                 print_sharding(program.graph, sharding, router));
-    }
-    program.graph = localize(program.graph, sharding, router, options_.rank);
-    check(program, "local");
-  }
-
-  void check(const Program& program, std::string_view stage) const {
-    verify_graph(program.graph);
-    if (options_.dump) {
-      options_.dump(stage, "program " + program.name + "\n" + print_graph(program.graph));
-    }
+  void check(const std::string& name, std::string_view stage, const Graph& graph) const {
+    verify_graph(graph);
+    if (options_.dump) options_.dump(stage, "program " + name + "\n" + print_graph(graph));
   }
 
   const KernelSupport& support_;
   const CompileOptions& options_;
   Mesh mesh_;
+  Router router_;
   ShardOptions shard_;
 };
 
 std::vector<Program> build_programs(const Config& config, const ModelSpec& spec,
                                     const CompileOptions& options) {
   std::vector<Program> programs;
-  if (options.train) {
-    programs.push_back({"train", build_step_graph(config, spec, options.keep_gradients)});
-  }
-  if (options.eval) programs.push_back({"eval", build_eval_graph(config, spec)});
+  const auto add = [&](std::string name, Graph graph) {
+    programs.push_back({std::move(name), std::move(graph), {}, {}});
+  };
+  if (options.train) add("train", build_step_graph(config, spec, options.keep_gradients));
+  if (options.eval) add("eval", build_eval_graph(config, spec));
   if (options.logits_seq_len > 0) {
-    programs.push_back(
-        {"logits", build_logits_graph(config, spec, options.logits_seq_len, options.all_logits)});
+    add("logits", build_logits_graph(config, spec, options.logits_seq_len, options.all_logits));
   }
   return programs;
 }
@@ -142,22 +149,81 @@ PlanOptions plan_options(const Config& config, const ModelSpec& spec, const Mesh
   return options;
 }
 
+/// All of it for several ranks of one configuration.
+class Compiler {
+ public:
+  Compiler(const Config& config, const ModelSpec& spec, const KernelSupport& support,
+           const CompileOptions& options)
+      : config_(config),
+        spec_(spec),
+        support_(support),
+        options_(options),
+        pipeline_(config, spec, support, options) {
+    check_lengths(config, spec);
+    programs_ = build_programs(config, spec, options);
+    for (Program& program : programs_) pipeline_.shard(program);
+  }
+
+  const Mesh& mesh() const { return pipeline_.mesh(); }
+
+  Plan plan(int rank) {
+    std::vector<ProgramInput> inputs;
+    for (Program& program : programs_) pipeline_.lower(program, rank);
+    for (const Program& program : programs_) inputs.push_back({program.name, &program.graph});
+    PlanOptions for_plan = plan_options(config_, spec_, mesh(), rank);
+    for_plan.ranks_per_node = options_.ranks_per_node;
+    Plan plan = build_plan(inputs, support_, for_plan);
+    if (options_.dump) options_.dump("plan", plan_text(plan));
+    return plan;
+  }
+
+  /// Two ranks with equal keys have the same shapes everywhere.
+  std::string piece_key(int64_t rank) const {
+    std::string key;
+    for (const Program& program : programs_) {
+      key += sharding_key(program.logical, program.sharding, mesh(), rank);
+    }
+    return key;
+  }
+
+ private:
+  const Config& config_;
+  const ModelSpec& spec_;
+  const KernelSupport& support_;
+  const CompileOptions& options_;
+  Pipeline pipeline_;
+  std::vector<Program> programs_;
+};
+
 }  // namespace
 
 Plan compile(const Config& config, const ModelSpec& spec, const KernelSupport& support,
              const CompileOptions& options) {
-  check_lengths(config, spec);
-  std::vector<Program> programs = build_programs(config, spec, options);
-  const Pipeline pipeline(config, spec, support, options);
-  WEFT_CHECK(options.rank >= 0 && options.rank < pipeline.mesh().world(), "compile",
-             "got rank {} of {}", options.rank, pipeline.mesh().world());
-  std::vector<ProgramInput> inputs;
-  for (Program& program : programs) pipeline.lower(program);
-  for (const Program& program : programs) inputs.push_back({program.name, &program.graph});
-  Plan plan =
-      build_plan(inputs, support, plan_options(config, spec, pipeline.mesh(), options.rank));
-  if (options.dump) options.dump("plan", plan_text(plan));
-  return plan;
+  Compiler compiler(config, spec, support, options);
+  WEFT_CHECK(options.rank >= 0 && options.rank < compiler.mesh().world(), "compile",
+             "got rank {} of {}", options.rank, compiler.mesh().world());
+  return compiler.plan(options.rank);
+}
+
+ClusterPlan compile_ranks(const Config& config, const ModelSpec& spec, const KernelSupport& support,
+                          const CompileOptions& options) {
+  Compiler compiler(config, spec, support, options);
+  ClusterPlan cluster;
+  cluster.ranks_per_node = options.ranks_per_node;
+  std::map<std::string, int32_t> known;
+  const Mesh& mesh = compiler.mesh();
+  for (int rank = 0; rank < mesh.world(); ++rank) {
+    std::string key = mesh.world() == 1 ? "" : compiler.piece_key(rank);
+    const auto [at, fresh] =
+        known.try_emplace(std::move(key), static_cast<int32_t>(cluster.plans.size()));
+    if (fresh) cluster.plans.push_back(compiler.plan(rank));
+    ClusterPlan::Rank entry{at->second, {{"data", 0}, {"op", 0}, {"pipeline", 0}, {"expert", 0}}};
+    for (AxisId axis = 0; axis < mesh.num_axes(); ++axis) {
+      entry.coords[mesh.name(axis)] = mesh.coord(rank, axis);
+    }
+    cluster.ranks.push_back(std::move(entry));
+  }
+  return cluster;
 }
 
 }  // namespace weft

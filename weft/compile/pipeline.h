@@ -15,7 +15,9 @@
 namespace weft {
 
 struct CompileOptions {
-  int rank = 0;       // world rank that the plan is for
+  int rank = 0;  // world rank that the plan is for
+  /// Consecutive ranks that share a node; 0 = all of them. Only for reports and warnings.
+  int64_t ranks_per_node = 0;
   bool train = true;  // program "train"
   bool eval = false;  // program "eval": inputs as one micro-batch, output "loss"
   /// > 0: program "logits": one sequence of that many tokens, logits of position `last`.
@@ -38,5 +40,10 @@ struct CompileOptions {
 /// when compute is fp64).
 Plan compile(const Config& config, const ModelSpec& spec, const KernelSupport& support,
              const CompileOptions& options);
+
+/// The plans of all ranks of the configuration: ranks with the same shapes share one (options.rank
+/// is not read). 512 ranks take a few times as long as one.
+ClusterPlan compile_ranks(const Config& config, const ModelSpec& spec, const KernelSupport& support,
+                          const CompileOptions& options);
 
 }  // namespace weft

@@ -219,6 +219,7 @@ Plan build_plan(std::span<const ProgramInput> programs, const KernelSupport& sup
   plan.coords = options.coords;
   plan.mesh = options.mesh;
   plan.groups = options.groups;
+  plan.ranks_per_node = options.ranks_per_node;
   plan.model = options.model;
 
   std::map<std::string, int32_t> state_buffers;

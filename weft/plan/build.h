@@ -29,6 +29,7 @@ struct PlanOptions {
   std::map<std::string, int64_t> coords;               // mesh axis -> coordinate
   std::map<std::string, int64_t> mesh;                 // axes of more than one rank -> size
   std::map<std::string, std::vector<int32_t>> groups;  // see Plan::groups
+  int64_t ranks_per_node = 0;                          // 0 = all on one node
   int64_t device_budget = 0;
   int64_t host_budget = 0;
   ModelSummary model;

@@ -115,6 +115,7 @@ struct Plan {
   std::map<std::string, std::vector<int32_t>> groups;
   /// Mesh axis -> bytes this rank receives from others in one training step.
   std::map<std::string, int64_t> traffic;
+  int64_t ranks_per_node = 0;  // 0 = all ranks on one node
   ModelSummary model;
   std::vector<PlanState> states;
   std::vector<PlanBuffer> buffers;
@@ -132,8 +133,27 @@ struct Plan {
   const PlanState* find_state(std::string_view name) const;
 };
 
-/// The document of `weft plan --json` (docs/formats/plan.md).
+/// The plans of all ranks of a job. Ranks whose pieces have the same shapes share a plan.
+struct ClusterPlan {
+  struct Rank {
+    int32_t plan = 0;                       // index in `plans`
+    std::map<std::string, int64_t> coords;  // mesh axis -> coordinate
+  };
+  std::vector<Plan> plans;
+  std::vector<Rank> ranks;
+  int64_t ranks_per_node = 0;  // 0 = all on one node
+
+  const Plan& plan_of(int64_t rank) const;
+  bool fits() const;
+};
+
+/// The document of `weft plan --json` (docs/formats/plan.md). The other form lists all ranks.
 Json plan_summary_json(const Plan& plan);
+Json plan_summary_json(const ClusterPlan& cluster);
+/// Table of axes: ranks, bytes each rank receives per step, whether the axis crosses nodes.
+std::string traffic_table(const Plan& plan, int64_t ranks_per_node);
+/// Mesh axes whose groups span nodes of `ranks_per_node` ranks.
+std::vector<std::string> axes_across_nodes(const Plan& plan, int64_t ranks_per_node);
 /// The whole plan, steps and buffers included; the form of golden plans.
 Json plan_json(const Plan& plan);
 /// The table of plan.txt.

@@ -1,5 +1,7 @@
 #include <fmt/core.h>
 
+#include <algorithm>
+
 #include "weft/plan/passes.h"
 
 namespace weft {
@@ -71,15 +73,23 @@ Json init_json(const StateInit& init) {
   return nullptr;
 }
 
+Json logical_json(const LogicalSlice& logical) {
+  Json json = Json::object({{"name", logical.name},
+                            {"shape", shape_json(logical.shape)},
+                            {"begin", shape_json(logical.begin)}});
+  if (logical.flat_begin < 0) return json;
+  json.set("extent", shape_json(logical.extent));
+  json.set("flat_begin", logical.flat_begin);
+  return json;
+}
+
 Json state_json(const PlanState& state) {
   return Json::object({{"name", state.name},
                        {"role", state_role_name(state.role)},
                        {"type", type_json(state.type)},
                        {"buffer", state.buffer},
                        {"init", init_json(state.init)},
-                       {"logical", Json::object({{"name", state.logical.name},
-                                                 {"shape", shape_json(state.logical.shape)},
-                                                 {"begin", shape_json(state.logical.begin)}})},
+                       {"logical", logical_json(state.logical)},
                        {"slot", state.slot},
                        {"decay", state.decay}});
 }
@@ -141,43 +151,115 @@ Json time_json(const PlanTime& time) {
 
 }  // namespace
 
-Json plan_summary_json(const Plan& plan) {
-  Json coords = Json::object();
+namespace {
+
+Json coords_json(const std::map<std::string, int64_t>& coords) {
+  Json json = Json::object();
   for (const char* axis : {"data", "op", "pipeline", "expert"}) {
-    const auto found = plan.coords.find(axis);
-    coords.set(axis, found == plan.coords.end() ? int64_t{0} : found->second);
+    const auto found = coords.find(axis);
+    json.set(axis, found == coords.end() ? int64_t{0} : found->second);
   }
-  Json rank = Json::object({{"rank", plan.rank}, {"coords", std::move(coords)}});
+  return json;
+}
+
+Json rank_json(int64_t rank, const std::map<std::string, int64_t>& coords, const Plan& plan) {
+  Json json = Json::object({{"rank", rank}, {"coords", coords_json(coords)}});
   for (int i = 0; i < kNumTiers; ++i) {
-    rank.set(tier_name(static_cast<Tier>(i)), tier_json(plan.tiers[static_cast<size_t>(i)]));
+    json.set(tier_name(static_cast<Tier>(i)), tier_json(plan.tiers[static_cast<size_t>(i)]));
   }
-  const auto shared = [&](Tier tier) {
-    const TierUse& use = plan.tiers[static_cast<size_t>(tier)];
-    return Json::object({{"budget", use.budget}, {"peak_bytes", use.peak_bytes}});
-  };
-  const Json node = Json::object({{"node", 0},
-                                  {"ranks", Json::array().push(plan.rank)},
-                                  {"host", shared(Tier::host)},
-                                  {"nvme", shared(Tier::nvme)}});
+  return json;
+}
+
+Json nodes_json(const ClusterPlan& cluster) {
+  const auto world = static_cast<int64_t>(cluster.ranks.size());
+  const int64_t per_node = cluster.ranks_per_node > 0 ? cluster.ranks_per_node : world;
+  Json nodes = Json::array();
+  for (int64_t first = 0; first < world; first += per_node) {
+    Json ranks = Json::array();
+    const int64_t end = std::min(world, first + per_node);
+    for (int64_t rank = first; rank < end; ++rank) ranks.push(rank);
+    // Host and NVMe budgets are those of a node; its ranks share them.
+    const auto shared = [&](Tier tier) {
+      int64_t budget = 0;
+      int64_t bytes = 0;
+      for (int64_t rank = first; rank < end; ++rank) {
+        const TierUse& use = cluster.plan_of(rank).tiers[static_cast<size_t>(tier)];
+        budget = std::max(budget, use.budget);
+        bytes += use.peak_bytes;
+      }
+      return Json::object({{"budget", budget}, {"peak_bytes", bytes}});
+    };
+    nodes.push(Json::object({{"node", first / per_node},
+                             {"ranks", std::move(ranks)},
+                             {"host", shared(Tier::host)},
+                             {"nvme", shared(Tier::nvme)}}));
+  }
+  return nodes;
+}
+
+/// Bytes of the rank that receives most.
+Json traffic_json(const ClusterPlan& cluster) {
   Json traffic = Json::object();
   for (const char* axis : {"data", "op", "pipeline", "expert"}) {
-    traffic.set(axis, Json::object({{"bytes_per_step", 0}}));
+    int64_t bytes = 0;
+    for (const Plan& plan : cluster.plans) {
+      const auto found = plan.traffic.find(axis);
+      if (found != plan.traffic.end()) bytes = std::max(bytes, found->second);
+    }
+    traffic.set(axis, Json::object({{"bytes_per_step", bytes}}));
   }
   for (const char* link : {"h2d", "d2h", "nvme_read", "nvme_write"}) {
     traffic.set(link, Json::object({{"bytes_per_step", 0}}));
   }
+  return traffic;
+}
+
+}  // namespace
+
+const Plan& ClusterPlan::plan_of(int64_t rank) const {
+  return plans[static_cast<size_t>(ranks[static_cast<size_t>(rank)].plan)];
+}
+
+bool ClusterPlan::fits() const {
+  return std::all_of(plans.begin(), plans.end(), [](const Plan& plan) { return plan.fits; });
+}
+
+Json plan_summary_json(const ClusterPlan& cluster) {
+  const Plan& first = cluster.plans.front();
+  // The slowest rank is the job's time.
+  const Plan& slowest = *std::max_element(
+      cluster.plans.begin(), cluster.plans.end(),
+      [](const Plan& a, const Plan& b) { return a.time.step_ms < b.time.step_ms; });
+  Json ranks = Json::array();
+  for (size_t rank = 0; rank < cluster.ranks.size(); ++rank) {
+    const ClusterPlan::Rank& entry = cluster.ranks[rank];
+    ranks.push(rank_json(static_cast<int64_t>(rank), entry.coords,
+                         cluster.plans[static_cast<size_t>(entry.plan)]));
+  }
   Json advice = Json::array();
-  for (const std::string& line : plan.advice) advice.push(line);
-  return Json::object({{"fits", plan.fits},
-                       {"world", plan.world},
-                       {"model", Json::object({{"parameters", plan.model.parameters},
-                                               {"active_parameters", plan.model.active_parameters},
-                                               {"flops_per_token", plan.model.flops_per_token}})},
-                       {"ranks", Json::array().push(std::move(rank))},
-                       {"nodes", Json::array().push(node)},
-                       {"traffic", std::move(traffic)},
-                       {"time", time_json(plan.time)},
+  for (const std::string& line : first.advice) advice.push(line);
+  return Json::object({{"fits", cluster.fits()},
+                       {"world", static_cast<int64_t>(cluster.ranks.size())},
+                       {"model", Json::object({{"parameters", first.model.parameters},
+                                               {"active_parameters", first.model.active_parameters},
+                                               {"flops_per_token", first.model.flops_per_token}})},
+                       {"ranks", std::move(ranks)},
+                       {"nodes", nodes_json(cluster)},
+                       {"traffic", traffic_json(cluster)},
+                       {"time", time_json(slowest.time)},
                        {"advice", std::move(advice)}});
+}
+
+Json plan_summary_json(const Plan& plan) {
+  ClusterPlan cluster;
+  cluster.plans = {plan};
+  cluster.ranks = {{0, plan.coords}};
+  Json json = plan_summary_json(cluster);
+  json.set("world", plan.world);
+  Json ranks = Json::array();
+  ranks.push(rank_json(plan.rank, plan.coords, plan));
+  json.set("ranks", std::move(ranks));
+  return json;
 }
 
 Json plan_json(const Plan& plan) {
@@ -189,6 +271,11 @@ Json plan_json(const Plan& plan) {
   for (const PlanProgram& program : plan.programs) programs.push(program_json(plan, program));
   Json json = Json::object({{"version", Plan::kVersion}, {"backend", plan.backend}});
   json.set("summary", plan_summary_json(plan));
+  if (plan.world > 1) {
+    Json groups = Json::object();
+    for (const auto& [axis, ranks] : plan.groups) groups.set(axis, ints_json(ranks));
+    json.set("groups", std::move(groups));
+  }
   json.set("states", std::move(states));
   json.set("buffers", std::move(buffers));
   json.set("programs", std::move(programs));

@@ -190,6 +190,38 @@ std::string memory_table(const Plan& plan) {
   return text;
 }
 
+std::vector<std::string> axes_across_nodes(const Plan& plan, int64_t ranks_per_node) {
+  std::vector<std::string> axes;
+  if (ranks_per_node <= 0) return axes;
+  for (const auto& [axis, ranks] : plan.groups) {
+    const auto elsewhere = [&](int32_t rank) {
+      return rank / ranks_per_node != ranks.front() / ranks_per_node;
+    };
+    if (std::any_of(ranks.begin(), ranks.end(), elsewhere)) axes.push_back(axis);
+  }
+  return axes;
+}
+
+std::string traffic_table(const Plan& plan, int64_t ranks_per_node) {
+  const std::vector<std::string> across = axes_across_nodes(plan, ranks_per_node);
+  std::string text =
+      fmt::format("axes\n  {:<10} {:>8} {:>26}\n", "name", "ranks", "received per rank and step");
+  for (const auto& [axis, size] : plan.mesh) {
+    const auto found = plan.traffic.find(axis);
+    const int64_t bytes = found == plan.traffic.end() ? 0 : found->second;
+    const bool crosses = std::find(across.begin(), across.end(), axis) != across.end();
+    text += fmt::format("  {:<10} {:>8} {:>12} {:>18}{}\n", axis, size, human_bytes(bytes),
+                        grouped(bytes), crosses ? "  crosses nodes" : "");
+    if (crosses && axis == "op") {
+      text += fmt::format(
+          "  warning: axis op moves activations in every layer and crosses nodes of "
+          "{} ranks; try parallel.op = {} and a larger parallel.data\n",
+          ranks_per_node, ranks_per_node);
+    }
+  }
+  return text;
+}
+
 std::string plan_text(const Plan& plan) {
   std::string text = fmt::format("weft plan: backend {}, rank {} of {}, {}\n", plan.backend,
                                  plan.rank, plan.world, plan.fits ? "fits" : "DOES NOT FIT");
@@ -201,8 +233,13 @@ std::string plan_text(const Plan& plan) {
   text += memory_table(plan) + "\n";
   text += top_buffers(plan, peak_moment(plan)) + "\n";
   text += program_table(plan) + "\n";
+  if (plan.world > 1) text += traffic_table(plan, plan.ranks_per_node) + "\n";
   text += fmt::format("predicted step: {:.1f} ms (update {:.1f} ms), MFU {:.1f} %\n",
                       plan.time.step_ms, plan.time.update_ms, 100.0 * plan.time.mfu);
+  if (plan.world > 1) {
+    text +=
+        fmt::format("communication that compute waits for: {:.1f} ms\n", plan.time.comm_exposed_ms);
+  }
   for (const std::string& line : plan.advice) text += "advice: " + line + "\n";
   return text;
 }

@@ -33,6 +33,10 @@ Sharding propagate(const Graph& graph, Router& router, const ShardOptions& optio
 /// they begin. BugError naming the edge.
 void verify_sharding(const Graph& graph, const Sharding& sharding, Router& router);
 
+/// Equal for ranks whose pieces have the same extents throughout.
+std::string sharding_key(const Graph& graph, const Sharding& sharding, const Mesh& mesh,
+                         int64_t rank);
+
 /// One line per node with its strategy, placements and the moves of its operands (--dump shard).
 std::string print_sharding(const Graph& graph, const Sharding& sharding, Router& router);
 

@@ -1,5 +1,7 @@
 #include <fmt/core.h>
 
+#include <set>
+
 #include "weft/base/check.h"
 #include "weft/shard/pieces.h"
 #include "weft/shard/propagate.h"
@@ -140,6 +142,36 @@ std::string move_text(const Move& move, const Mesh& mesh) {
 
 void verify_sharding(const Graph& graph, const Sharding& sharding, Router& router) {
   Verifier(graph, sharding, router).run();
+}
+
+std::string sharding_key(const Graph& graph, const Sharding& sharding, const Mesh& mesh,
+                         int64_t rank) {
+  std::string key;
+  std::set<std::string> seen;
+  const auto add = [&](const TensorType& type, const Placement& placement) {
+    std::string what = shape_text(type.shape) + placement_text(placement, mesh);
+    if (!seen.insert(std::move(what)).second) return;
+    key += shape_text(local_shape(type.shape, placement, mesh, rank));
+  };
+  for (ValueId id = 0; id < graph.num_values(); ++id) {
+    const Value& value = graph.value(id);
+    if (value.kind == ValueKind::node && value.producer == kNoNode) continue;
+    add(value.type, sharding.values[at(id)]);
+  }
+  uint32_t first = 0;
+  for (NodeId id = 0; id < graph.num_nodes(); ++id) {
+    const Node& node = graph.node(id);
+    const NodePlacements& placements = sharding.nodes[at(id)];
+    for (size_t i = 0; i < node.inputs.size(); ++i) {
+      if (node.inputs[i] == kNoValue) continue;
+      add(graph.type(node.inputs[i]), placements.inputs[i]);
+      first |= placements.first_only[i];
+    }
+  }
+  for (AxisId axis = 0; axis < mesh.num_axes(); ++axis) {
+    if ((first >> axis & 1U) != 0) key += mesh.coord(rank, axis) == 0 ? "F" : "-";
+  }
+  return key;
 }
 
 std::string print_sharding(const Graph& graph, const Sharding& sharding, Router& router) {
