@@ -26,7 +26,7 @@ Meeting::Meeting(std::vector<int32_t> members, int world, double stall_seconds, 
       here_(members_.size(), 0),
       reading_(members_.size(), 0) {}
 
-void Meeting::meet(int member, const std::string& what) {
+void Meeting::meet(int member, const std::string& what, Then then) {
   std::unique_lock lock(mutex_);
   end_reading(member);
   if (fault_.raised()) leave(lock);
@@ -39,8 +39,10 @@ void Meeting::meet(int member, const std::string& what) {
     changed_.notify_all();
   } else {
     wait_for_others(lock, member, epoch, what);
-    if (fault_.raised()) leave(lock);
+    const bool met = epoch_.load(std::memory_order_relaxed) != epoch;
+    if (fault_.raised() && (then == Then::read || !met)) leave(lock);
   }
+  if (then == Then::go) return;
   reading_[static_cast<size_t>(member)] = 1;
   ++readers_;
 }

@@ -26,9 +26,13 @@ class Meeting {
   /// when a member does not come within stall_seconds (0 = no limit).
   Meeting(std::vector<int32_t> members, int world, double stall_seconds, Fault& fault, Abort abort);
 
+  /// What a member does with the memory of the others once all have met.
+  enum class Then : uint8_t { read, go };
+
   /// Waits until all members are here. `what` names the call in messages. Throws PeerError once
-  /// the fault is raised.
-  void meet(int member, const std::string& what);
+  /// the fault is raised; a member that goes on without reading has met all the same when the fault
+  /// comes later.
+  void meet(int member, const std::string& what, Then then = Then::read);
   /// For a member that fails after it has met and has raised the fault: returns when its memory may
   /// go.
   void leave_after_failure(int member);

@@ -28,7 +28,7 @@ class ThreadCommunicator final : public Communicator {
     shared.meeting->meet(rank_, what);
     std::vector<std::string> result;
     if (rank_ == 0) result = shared.messages;
-    shared.meeting->meet(rank_, what);
+    shared.meeting->meet(rank_, what, Meeting::Then::go);
     return result;
   }
 
@@ -38,12 +38,13 @@ class ThreadCommunicator final : public Communicator {
     if (rank_ == 0) shared.messages[0] = message;
     shared.meeting->meet(rank_, what);
     std::string result = shared.messages[0];
-    shared.meeting->meet(rank_, what);
+    shared.meeting->meet(rank_, what, Meeting::Then::go);
     return result;
   }
 
   void barrier(Channel channel) override {
-    enter(channel).meeting->meet(rank_, std::string("barrier on ") + channel_name(channel));
+    enter(channel).meeting->meet(rank_, std::string("barrier on ") + channel_name(channel),
+                                 Meeting::Then::go);
   }
 
   void abort(std::string_view cause) noexcept override { world_.abort(rank_, cause); }
