@@ -9,6 +9,7 @@
 #include "weft/checkpoint/checkpoint.h"
 #include "weft/cli/verb.h"
 #include "weft/train/generate.h"
+#include "weft/train/ranks.h"
 
 namespace weft {
 namespace {
@@ -75,6 +76,7 @@ Config GenerateVerb::load() const {
 int GenerateVerb::run() {
   check();
   Config config = load();
+  use_one_rank(config);
   const auto tokenizer = load_tokenizer(tokenizer_path(config));
   const std::vector<int32_t> prompt = tokenizer->encode(prompt_);
   const ModelSpec spec = make_model_spec(config.model, tokenizer->vocab_size());

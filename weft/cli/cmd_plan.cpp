@@ -27,7 +27,10 @@ class PlanVerb : public Verb {
         "--dump", &stage_, "STAGE",
         "print the program after a stage: model, expand, fuse, step or plan; with several "
         "ranks also cut, shard (strategies, placements, moves) and local");
-    options.flag("--full", &full_, "with --json: every buffer and step");
+    options.flag("--full", &full_, "with --json: every buffer and step of rank 0");
+    options.value("--ranks-per-node", &ranks_per_node_, "N",
+                  "consecutive ranks that share a node; default: those the launcher has put here, "
+                  "else all");
   }
   int run() override;
 
@@ -37,6 +40,7 @@ class PlanVerb : public Verb {
   std::string stage_;
   bool json_ = false;
   bool full_ = false;
+  int64_t ranks_per_node_ = 0;
 };
 
 int PlanVerb::run() {
@@ -54,23 +58,35 @@ int PlanVerb::run() {
   }
   const auto begin = std::chrono::steady_clock::now();
   Config config = load_run_config(config_, overrides_);
-  log_axis_reach(config.parallel, detect_launch());
+  const Launch launch = detect_launch();
+  log_axis_reach(config.parallel, launch);
   CompileOptions options = training_programs(config);
+  options.ranks_per_node = ranks_per_node_;
+  if (ranks_per_node_ == 0 && launch.kind == LaunchKind::mpi) {
+    options.ranks_per_node = launch.local_size;
+  }
   if (!stage_.empty()) {
     options.dump = [&](std::string_view stage, const std::string& text) {
       if (stage == stage_) print_text(text);
     };
   }
   const Job job = plan_job(std::move(config), options);
+  options.dump = nullptr;
+  const bool several = job.plan.world > 1 && stage_.empty() && !full_;
+  const ClusterPlan cluster = several ? plan_cluster(job, options) : ClusterPlan{};
+  const bool fits = several ? cluster.fits() : job.plan.fits;
   if (json_) {
-    print_json(full_ ? plan_json(job.plan) : plan_summary_json(job.plan));
+    print_json(full_     ? plan_json(job.plan)
+               : several ? plan_summary_json(cluster)
+                         : plan_summary_json(job.plan));
   } else if (stage_.empty()) {
     print_text(plan_text(job.plan));
+    if (several) print_text(ranks_table(cluster));
     const std::chrono::duration<double, std::milli> spent =
         std::chrono::steady_clock::now() - begin;
     log_info("planned in {:.0f} ms", spent.count());
   }
-  return static_cast<int>(job.plan.fits ? ExitCode::done : ExitCode::resource);
+  return static_cast<int>(fits ? ExitCode::done : ExitCode::resource);
 }
 
 }  // namespace

@@ -23,6 +23,7 @@ class TrainVerb : public Verb {
     options.value("--weights-from", &train_.weights_from, "PATH",
                   "start from the weights of a checkpoint, run or Hugging Face folder");
   }
+  bool runs_on_all_ranks() const override { return true; }
   int run() override {
     if (train_.resume && !train_.weights_from.empty()) {
       throw UsageError("train", "got both --resume and --weights-from, expected one of them");

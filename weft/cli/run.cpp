@@ -7,6 +7,7 @@
 #include "weft/base/error.h"
 #include "weft/base/log.h"
 #include "weft/cli/cli_parse.h"
+#include "weft/comm/launch.h"
 #include "weft/config/schema.h"
 
 namespace weft {
@@ -50,6 +51,7 @@ int dispatch(const std::vector<std::string>& words) {
       print_text(help);
       return 0;
     }
+    if (!verb->runs_on_all_ranks() && detect_launch().rank > 0) return 0;
     return verb->run();
   }
   refuse_verb(verbs, word);

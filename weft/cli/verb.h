@@ -99,6 +99,8 @@ class Verb {
   /// One line for `weft --help`, without a full stop.
   virtual std::string_view help() const = 0;
   virtual void declare(OptionList& options) = 0;
+  /// Under an MPI launcher: does every process take part? The other verbs run in the first one.
+  virtual bool runs_on_all_ranks() const { return false; }
   /// Does the work and returns the exit code (0, or an ExitCode of base/error.h).
   virtual int run() = 0;
 };

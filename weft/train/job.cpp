@@ -39,21 +39,21 @@ std::string exported_dtype(const Config& config) {
 
 /// Background saves copy the state to host memory first: those bytes belong to the plan. Without
 /// room for them under memory.host, saves stream from the device instead.
-void charge_snapshot(Job& job) {
-  const CheckpointConfig& config = job.config.checkpoint;
+void charge_snapshot(const Config& job_config, Plan& plan) {
+  const CheckpointConfig& config = job_config.checkpoint;
   const bool saves = config.final_save || config.every_steps > 0 || config.every_minutes > 0;
   if (!saves || !config.async) return;
-  TierUse& host = job.plan.tiers[static_cast<size_t>(Tier::host)];
-  const int64_t bytes = snapshot_bytes(job.plan);
-  if (job.config.memory.host && host.peak_bytes + bytes > *job.config.memory.host) {
-    job.plan.advice.push_back(fmt::format(
+  TierUse& host = plan.tiers[static_cast<size_t>(Tier::host)];
+  const int64_t bytes = snapshot_bytes(plan);
+  if (job_config.memory.host && host.peak_bytes + bytes > *job_config.memory.host) {
+    plan.advice.push_back(fmt::format(
         "checkpoints are written in the foreground: a snapshot of {} bytes exceeds memory.host",
         bytes));
     return;
   }
   host.peak_bytes += bytes;
   host.by_class[static_cast<size_t>(MemoryClass::workspace)] += bytes;
-  job.plan.snapshot_bytes = bytes;
+  plan.snapshot_bytes = bytes;
 }
 
 /// plan_job on every rank, with the tokenizer cut to the model; refuses plans that do not fit.
@@ -99,8 +99,15 @@ Job plan_job(Config config, const CompileOptions& options) {
   job.backend = make_backend(job.config.device.backend,
                              {.threads = static_cast<int>(job.config.device.threads)});
   job.plan = compile(job.config, job.spec, *job.backend, options);
-  if (options.train) charge_snapshot(job);
+  if (options.train) charge_snapshot(job.config, job.plan);
   return job;
+}
+
+ClusterPlan plan_cluster(const Job& job, const CompileOptions& options) {
+  ClusterPlan cluster = compile_ranks(job.config, job.spec, *job.backend, options);
+  if (!options.train) return cluster;
+  for (Plan& plan : cluster.plans) charge_snapshot(job.config, plan);
+  return cluster;
 }
 
 std::unique_ptr<Job> open_job(Config config, const CompileOptions& options) {

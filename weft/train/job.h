@@ -34,6 +34,9 @@ std::string tokenizer_path(const Config& config);
 /// an error only when vocab_size depends on it.
 Job plan_job(Config config, const CompileOptions& options);
 
+/// The plans of all ranks with what checkpoints add to them, as the plan verb and plan.json show.
+ClusterPlan plan_cluster(const Job& job, const CompileOptions& options);
+
 /// plan_job, then refuses a plan that does not fit (exit 4, with the numbers) and makes the
 /// session. For a configuration of one rank.
 std::unique_ptr<Job> open_job(Config config, const CompileOptions& options);

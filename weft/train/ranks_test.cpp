@@ -1,0 +1,109 @@
+#include "weft/train/ranks.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+
+#include "weft/base/error.h"
+#include "weft/train/feed.h"
+#include "weft/train/shares.h"
+
+namespace weft {
+namespace {
+
+ParallelConfig mesh(int64_t data, int64_t op) {
+  ParallelConfig parallel;
+  parallel.data = data;
+  parallel.op = op;
+  return parallel;
+}
+
+TEST(Ranks, TheBodyRunsOncePerRank) {
+  Config config;
+  config.parallel = mesh(2, 3);
+  EXPECT_EQ(world_of(config.parallel), 6);
+  std::atomic<int> ranks_seen = 0;
+  const int result = run_on_ranks(config, [&](Communicator& ranks) {
+    EXPECT_EQ(ranks.world(), 6);
+    ranks_seen += 1 << ranks.rank();
+    return ranks.rank() == 0 ? 42 : 7;
+  });
+  EXPECT_EQ(result, 42);
+  EXPECT_EQ(ranks_seen, 63);
+  use_one_rank(config);
+  EXPECT_EQ(world_of(config.parallel), 1);
+}
+
+TEST(Ranks, AxesThatLeaveANode) {
+  const auto crossing = [](int64_t data, int64_t op, int local_size) {
+    std::string names;
+    for (const AxisReach& axis : axis_reach(mesh(data, op), local_size)) {
+      if (axis.crosses_nodes) names += axis.axis + " ";
+    }
+    return names;
+  };
+  EXPECT_EQ(crossing(1, 1, 1), "");
+  EXPECT_EQ(crossing(2, 2, 4), "");
+  EXPECT_EQ(crossing(2, 2, 2), "data ");
+  EXPECT_EQ(crossing(2, 4, 2), "op data ");
+  EXPECT_EQ(crossing(2, 3, 4), "op data ");  // ranks 3, 4, 5
+  EXPECT_EQ(crossing(1, 4, 4), "");
+  EXPECT_EQ(crossing(4, 1, 2), "data ");
+}
+
+TEST(Ranks, CoresAreDividedAmongThreads) {
+  const auto cores = static_cast<int>(usable_cores().size());
+  ASSERT_GE(cores, 1);
+  for (const int world : {1, 2, 3}) {
+    const int share = std::max(1, cores / world);
+    run_ranks({.world = world}, [&](Communicator& ranks) {
+      EXPECT_EQ(agree_threads({}, ranks), share);
+      EXPECT_EQ(agree_threads({.threads = 5}, ranks), 5);
+      return 0;
+    });
+    EXPECT_EQ(planned_threads({}, world, {}), share);
+    EXPECT_EQ(planned_threads({.threads = 5}, world, {}), 5);
+  }
+  // Under a launcher only the ranks of this machine share it.
+  const Launch launch{LaunchKind::mpi, 0, 64, 0, 1, "mpirun"};
+  EXPECT_EQ(planned_threads({}, 64, launch), cores);
+}
+
+TEST(Ranks, PlansTooLargeTogetherAreRefusedOnAllRanks) {
+  Plan plan;
+  plan.tiers[static_cast<size_t>(Tier::device)].peak_bytes = int64_t{1} << 20;
+  run_ranks({.world = 3}, [&](Communicator& ranks) {
+    require_memory(plan, ranks);
+    return 0;
+  });
+  // What all ranks of the machine need is what counts.
+  try {
+    run_ranks({.world = 3}, [&](Communicator& ranks) {
+      Plan large = plan;
+      if (ranks.rank() > 0) {
+        large.tiers[static_cast<size_t>(Tier::device)].peak_bytes = int64_t{1} << 61;
+      }
+      require_memory(large, ranks);
+      return 0;
+    });
+    FAIL() << "2^62 bytes fit";
+  } catch (const ResourceError& error) {
+    const std::string text = error.what();
+    EXPECT_NE(text.find("3 ranks"), std::string::npos) << text;
+    EXPECT_NE(text.find(std::to_string((int64_t{1} << 62) + (1 << 20))), std::string::npos) << text;
+  }
+}
+
+TEST(Ranks, EachMicroBatchIsDealtOverTheDataAxis) {
+  Plan plan;
+  EXPECT_EQ(data_ways(plan), 1);
+  EXPECT_EQ(first_row(plan, 2, 4), 8);
+  plan.mesh = {{"data", 3}, {"op", 2}};
+  plan.coords = {{"data", 1}, {"op", 1}};
+  EXPECT_EQ(data_ways(plan), 3);
+  EXPECT_EQ(first_row(plan, 0, 4), 4);
+  EXPECT_EQ(first_row(plan, 2, 4), (2 * 3 + 1) * 4);
+}
+
+}  // namespace
+}  // namespace weft
