@@ -177,13 +177,17 @@ class Compiler {
     return plan;
   }
 
-  /// Two ranks with equal keys have the same shapes everywhere.
-  std::string piece_key(int64_t rank) const {
-    std::string key;
+  /// Per rank a key that is equal for ranks with the same shapes everywhere.
+  std::vector<std::string> piece_keys() const {
+    std::vector<std::string> keys(static_cast<size_t>(mesh().world()));
+    if (mesh().world() == 1) return keys;
     for (const Program& program : programs_) {
-      key += sharding_key(program.logical, program.sharding, mesh(), rank);
+      const PieceTable table(program.logical, program.sharding, mesh());
+      for (size_t rank = 0; rank < keys.size(); ++rank) {
+        keys[rank] += table.key(static_cast<int64_t>(rank));
+      }
     }
-    return key;
+    return keys;
   }
 
  private:
@@ -212,10 +216,10 @@ ClusterPlan compile_ranks(const Config& config, const ModelSpec& spec, const Ker
   cluster.ranks_per_node = options.ranks_per_node;
   std::map<std::string, int32_t> known;
   const Mesh& mesh = compiler.mesh();
+  const std::vector<std::string> keys = compiler.piece_keys();
   for (int rank = 0; rank < mesh.world(); ++rank) {
-    std::string key = mesh.world() == 1 ? "" : compiler.piece_key(rank);
-    const auto [at, fresh] =
-        known.try_emplace(std::move(key), static_cast<int32_t>(cluster.plans.size()));
+    const auto [at, fresh] = known.try_emplace(keys[static_cast<size_t>(rank)],
+                                               static_cast<int32_t>(cluster.plans.size()));
     if (fresh) cluster.plans.push_back(compiler.plan(rank));
     ClusterPlan::Rank entry{at->second, {{"data", 0}, {"op", 0}, {"pipeline", 0}, {"expert", 0}}};
     for (AxisId axis = 0; axis < mesh.num_axes(); ++axis) {

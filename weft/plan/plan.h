@@ -150,6 +150,8 @@ struct ClusterPlan {
 /// The document of `weft plan --json` (docs/formats/plan.md). The other form lists all ranks.
 Json plan_summary_json(const Plan& plan);
 Json plan_summary_json(const ClusterPlan& cluster);
+/// Table of the ranks that share a plan: how many, which, their bytes.
+std::string ranks_table(const ClusterPlan& cluster);
 /// Table of axes: ranks, bytes each rank receives per step, whether the axis crosses nodes.
 std::string traffic_table(const Plan& plan, int64_t ranks_per_node);
 /// Mesh axes whose groups span nodes of `ranks_per_node` ranks.

@@ -190,6 +190,22 @@ std::string memory_table(const Plan& plan) {
   return text;
 }
 
+std::string ranks_table(const ClusterPlan& cluster) {
+  std::string text = fmt::format("ranks\n  {:<10} {:>8} {:>14} {:>14} {:>14}\n", "like rank",
+                                 "number", "device", "host", "predicted");
+  for (size_t i = 0; i < cluster.plans.size(); ++i) {
+    const Plan& plan = cluster.plans[i];
+    const auto number =
+        std::count_if(cluster.ranks.begin(), cluster.ranks.end(),
+                      [&](const auto& rank) { return rank.plan == static_cast<int32_t>(i); });
+    text += fmt::format("  {:<10} {:>8} {:>14} {:>14} {:>11.1f} ms{}\n", plan.rank, number,
+                        human_bytes(plan.tiers[static_cast<size_t>(Tier::device)].peak_bytes),
+                        human_bytes(plan.tiers[static_cast<size_t>(Tier::host)].peak_bytes),
+                        plan.time.step_ms, plan.fits ? "" : "  DOES NOT FIT");
+  }
+  return text;
+}
+
 std::vector<std::string> axes_across_nodes(const Plan& plan, int64_t ranks_per_node) {
   std::vector<std::string> axes;
   if (ranks_per_node <= 0) return axes;

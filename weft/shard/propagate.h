@@ -33,9 +33,19 @@ Sharding propagate(const Graph& graph, Router& router, const ShardOptions& optio
 /// they begin. BugError naming the edge.
 void verify_sharding(const Graph& graph, const Sharding& sharding, Router& router);
 
-/// Equal for ranks whose pieces have the same extents throughout.
-std::string sharding_key(const Graph& graph, const Sharding& sharding, const Mesh& mesh,
-                         int64_t rank);
+/// The distinct pieces of a sharding, to tell which ranks are alike.
+class PieceTable {
+ public:
+  /// `mesh` must outlive the table.
+  PieceTable(const Graph& graph, const Sharding& sharding, const Mesh& mesh);
+  /// Equal for ranks whose pieces have the same extents throughout.
+  std::string key(int64_t rank) const;
+
+ private:
+  const Mesh& mesh_;
+  std::vector<std::pair<Shape, Placement>> pieces_;
+  uint32_t first_only_ = 0;  // axes whose first rank passes addends
+};
 
 /// One line per node with its strategy, placements and the moves of its operands (--dump shard).
 std::string print_sharding(const Graph& graph, const Sharding& sharding, Router& router);

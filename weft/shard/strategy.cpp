@@ -93,15 +93,15 @@ class Placer {
   }
 
   void cut_flat(AxisId axis) {
-    const Shape& shape = node_.inputs[0].shape;
+    const ShardingRule::Dims& whole = node_.rule.inputs[0];
     for (size_t i = 0; i < node_.inputs.size(); ++i) {
-      if (node_.inputs[i].present() && node_.inputs[i].shape == shape) {
+      if (node_.inputs[i].present() && node_.rule.inputs[i] == whole) {
         result_.inputs[i].flat.push_back(axis);
       }
     }
     for (size_t i = 0; i < node_.outputs.size(); ++i) {
       if (!node_.outputs[i].present()) continue;
-      if (node_.outputs[i].shape == shape) {
+      if (node_.rule.outputs[i] == whole) {
         result_.outputs[i].flat.push_back(axis);
       } else {
         set_partial(result_.outputs[i], axis);

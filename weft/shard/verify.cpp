@@ -144,32 +144,38 @@ void verify_sharding(const Graph& graph, const Sharding& sharding, Router& route
   Verifier(graph, sharding, router).run();
 }
 
-std::string sharding_key(const Graph& graph, const Sharding& sharding, const Mesh& mesh,
-                         int64_t rank) {
-  std::string key;
+PieceTable::PieceTable(const Graph& graph, const Sharding& sharding, const Mesh& mesh)
+    : mesh_(mesh) {
   std::set<std::string> seen;
   const auto add = [&](const TensorType& type, const Placement& placement) {
-    std::string what = shape_text(type.shape) + placement_text(placement, mesh);
-    if (!seen.insert(std::move(what)).second) return;
-    key += shape_text(local_shape(type.shape, placement, mesh, rank));
+    if (!seen.insert(shape_text(type.shape) + placement_text(placement, mesh)).second) return;
+    pieces_.emplace_back(type.shape, placement);
   };
   for (ValueId id = 0; id < graph.num_values(); ++id) {
     const Value& value = graph.value(id);
     if (value.kind == ValueKind::node && value.producer == kNoNode) continue;
     add(value.type, sharding.values[at(id)]);
   }
-  uint32_t first = 0;
   for (NodeId id = 0; id < graph.num_nodes(); ++id) {
     const Node& node = graph.node(id);
     const NodePlacements& placements = sharding.nodes[at(id)];
     for (size_t i = 0; i < node.inputs.size(); ++i) {
       if (node.inputs[i] == kNoValue) continue;
       add(graph.type(node.inputs[i]), placements.inputs[i]);
-      first |= placements.first_only[i];
+      first_only_ |= placements.first_only[i];
     }
   }
-  for (AxisId axis = 0; axis < mesh.num_axes(); ++axis) {
-    if ((first >> axis & 1U) != 0) key += mesh.coord(rank, axis) == 0 ? "F" : "-";
+}
+
+std::string PieceTable::key(int64_t rank) const {
+  std::string key;
+  for (const auto& [shape, placement] : pieces_) {
+    for (const int64_t extent : local_shape(shape, placement, mesh_, rank)) {
+      key += fmt::format("{},", extent);
+    }
+  }
+  for (AxisId axis = 0; axis < mesh_.num_axes(); ++axis) {
+    if ((first_only_ >> axis & 1U) != 0) key += mesh_.coord(rank, axis) == 0 ? "F" : "-";
   }
   return key;
 }
