@@ -13,6 +13,8 @@
 // Every graph is verified after every pass, the plan after the last one.
 #include "weft/compile/pipeline.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <map>
 
@@ -48,7 +50,12 @@ class Pipeline {
       : support_(support), options_(options), mesh_(make_mesh(config.parallel)), router_(mesh_) {
     shard_.sequence = config.parallel.sequence;
     shard_.zero = static_cast<int>(config.parallel.zero);
-    if (mesh_.world() > 1) shard_.entries = shard_entries(config, spec, mesh_);
+    if (mesh_.world() == 1) return;
+    shard_.entries = shard_entries(config, spec, mesh_);
+    if (!config.parallel.shard.empty() && config.parallel.op > 1 &&
+        config.parallel.op <= spec.num_kv_heads) {
+      defaults_ = default_entries(spec);
+    }
   }
 
   const Mesh& mesh() const { return mesh_; }
@@ -57,11 +64,13 @@ class Pipeline {
   void shard(Program& program) {
     check(program.name, "model", program.logical);
     if (mesh_.world() == 1) return;
+    const double usual = defaults_.empty() ? 0.0 : bytes_of_defaults(program.logical);
     expand_cut(program.logical, shard_.entries, mesh_);
     remove_dead_nodes(program.logical);
     check(program.name, "cut", program.logical);
     program.sharding = propagate(program.logical, router_, shard_);
     verify_sharding(program.logical, program.sharding, router_);
+    if (!defaults_.empty()) compare(program, usual);
     if (options_.dump) {
       options_.dump("shard", "program " + program.name + "\n" +
                                  print_sharding(program.logical, program.sharding, router_));
@@ -86,7 +95,32 @@ class Pipeline {
     check(program.name, "step", program.graph);
   }
 
+  /// What the user should know about the given strategies.
+  const std::vector<std::string>& advice() const { return advice_; }
+
  private:
+  /// Bytes over op with the family's own strategies.
+  double bytes_of_defaults(Graph graph) {
+    ShardOptions options = shard_;
+    options.entries = defaults_;
+    expand_cut(graph, options.entries, mesh_);
+    remove_dead_nodes(graph);
+    const Sharding sharding = propagate(graph, router_, options);
+    return moved_bytes(graph, sharding, router_, mesh_.find("op"));
+  }
+
+  /// Says when the given strategies move more than the usual ones, as the pair "cut the first
+  /// matmul by rows, the second by columns" does.
+  void compare(const Program& program, double usual) {
+    const double given = moved_bytes(program.logical, program.sharding, router_, mesh_.find("op"));
+    if (given <= usual * 1.01) return;
+    advice_.push_back(fmt::format(
+        "[parallel.shard] moves {:.0f} bytes per rank and {} over op, the usual strategies {:.0f}: "
+        "cut the first matmul of a pair by its output (weight = [\"\", \"op\"]) and the second by "
+        "its input (weight = [\"op\", \"\"])",
+        given, program.name == "train" ? "step" : program.name, usual));
+  }
+
   void check(const std::string& name, std::string_view stage, const Graph& graph) const {
     verify_graph(graph);
     if (options_.dump) options_.dump(stage, "program " + name + "\n" + print_graph(graph));
@@ -97,6 +131,8 @@ class Pipeline {
   Mesh mesh_;
   Router router_;
   ShardOptions shard_;
+  std::vector<ShardEntry> defaults_;  // only when the user gave others
+  std::vector<std::string> advice_;
 };
 
 std::vector<Program> build_programs(const Config& config, const ModelSpec& spec,
@@ -173,6 +209,7 @@ class Compiler {
     PlanOptions for_plan = plan_options(config_, spec_, mesh(), rank);
     for_plan.ranks_per_node = options_.ranks_per_node;
     Plan plan = build_plan(inputs, support_, for_plan);
+    plan.advice.insert(plan.advice.end(), pipeline_.advice().begin(), pipeline_.advice().end());
     if (options_.dump) options_.dump("plan", plan_text(plan));
     return plan;
   }

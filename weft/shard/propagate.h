@@ -33,6 +33,9 @@ Sharding propagate(const Graph& graph, Router& router, const ShardOptions& optio
 /// they begin. BugError naming the edge.
 void verify_sharding(const Graph& graph, const Sharding& sharding, Router& router);
 
+/// Bytes per rank that the moves of a sharding receive over `axis`, each value moved once.
+double moved_bytes(const Graph& graph, const Sharding& sharding, Router& router, AxisId axis);
+
 /// The distinct pieces of a sharding, to tell which ranks are alike.
 class PieceTable {
  public:

@@ -144,6 +144,29 @@ void verify_sharding(const Graph& graph, const Sharding& sharding, Router& route
   Verifier(graph, sharding, router).run();
 }
 
+double moved_bytes(const Graph& graph, const Sharding& sharding, Router& router, AxisId axis) {
+  std::set<std::pair<ValueId, std::string>> moved;
+  double bytes = 0;
+  const auto count = [&](ValueId id, const Placement& to) {
+    const Placement& from = sharding.values[at(id)];
+    if (from == to) return;
+    for (const Move& move : router.route(graph.type(id), from, to).moves) {
+      if (move.axis != axis) continue;
+      if (moved.emplace(id, placement_text(move.after, router.mesh())).second) bytes += move.bytes;
+    }
+  };
+  for (NodeId id = 0; id < graph.num_nodes(); ++id) {
+    const Node& node = graph.node(id);
+    for (size_t i = 0; i < node.inputs.size(); ++i) {
+      if (node.inputs[i] != kNoValue) count(node.inputs[i], sharding.nodes[at(id)].inputs[i]);
+    }
+  }
+  for (const State& state : graph.states()) {
+    if (state.result != kNoValue) count(state.result, sharding.values[at(state.value)]);
+  }
+  return bytes;
+}
+
 PieceTable::PieceTable(const Graph& graph, const Sharding& sharding, const Mesh& mesh)
     : mesh_(mesh) {
   std::set<std::string> seen;
