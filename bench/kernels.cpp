@@ -2,7 +2,8 @@
 //   matmuls of gpt2-124M: weft against bare oneDNN and against a loop of FMA instructions
 //   attention and its gradient against the same loop
 //   adamw and other memory-bound kernels against STREAM triad
-// Usage: bench_kernels [threads] [matmul|attention|memory]
+//   step: all matmuls of a gpt2-124M training step, bare oneDNN against weft, summed
+// Usage: bench_kernels [threads] [matmul|attention|memory|step]
 #include <fmt/core.h>
 #include <immintrin.h>
 #include <omp.h>
@@ -186,6 +187,62 @@ void bench_matmul(Backend& backend, int threads, double peak) {
   }
 }
 
+/// All matmuls of one training step of gpt2-124M: sequence 1024, micro-batch 4. The rate that bare
+/// oneDNN matmuls reach over the whole list is the yardstick for the step itself.
+void bench_step(Backend& backend, int threads, DType dtype) {
+  constexpr int64_t kRows = 4096, kHidden = 768, kInner = 3072, kClasses = 50257, kChunk = 448;
+  struct Case {
+    const char* name;
+    double count;  // of this shape in a step
+    int64_t m, n, k;
+    bool trans_a, trans_b, wide;  // wide: f32 result
+  };
+  constexpr double kLayers = 12, kChunks = static_cast<double>(kRows) / kChunk;
+  const Case cases[] = {
+      {"attention projections", 4 * kLayers, kRows, kHidden, kHidden, false, false, false},
+      {"attention projections, dx", 4 * kLayers, kRows, kHidden, kHidden, false, true, false},
+      {"attention projections, dw", 4 * kLayers, kHidden, kHidden, kRows, true, false, true},
+      {"mlp up", kLayers, kRows, kInner, kHidden, false, false, false},
+      {"mlp up, dx", kLayers, kRows, kHidden, kInner, false, true, false},
+      {"mlp up, dw", kLayers, kHidden, kInner, kRows, true, false, true},
+      {"mlp down", kLayers, kRows, kHidden, kInner, false, false, false},
+      {"mlp down, dx", kLayers, kRows, kInner, kHidden, false, true, false},
+      {"mlp down, dw", kLayers, kInner, kHidden, kRows, true, false, true},
+      {"logits, 448 rows", kChunks, kChunk, kClasses, kHidden, false, true, true},
+      {"logits dx, 448 rows", kChunks, kChunk, kHidden, kClasses, false, false, false},
+      {"logits dw, 448 rows", kChunks, kClasses, kHidden, kChunk, true, false, true},
+  };
+  fmt::print(
+      "\n| {} matmuls of a step | count | oneDNN ms | weft ms | oneDNN GF/s | weft GF/s |\n"
+      "| --- | --- | --- | --- | --- | --- |\n",
+      dtype_name(dtype));
+  double work = 0, bare = 0, own = 0;
+  for (const Case& c : cases) {
+    cpu::GemmSpec spec;
+    spec.m = c.m, spec.n = c.n, spec.k = c.k;
+    spec.trans_a = c.trans_a, spec.trans_b = c.trans_b;
+    spec.lda = c.trans_a ? c.m : c.k;
+    spec.ldb = c.trans_b ? c.k : c.n;
+    spec.ldc = c.n;
+    spec.a = spec.b = dtype;
+    spec.c = c.wide ? DType::f32 : dtype;
+    const auto ours = cpu::make_gemm(spec, threads);
+    const auto peer = cpu::make_gemm(spec, threads, cpu::GemmKind::onednn);
+    const Memory a(backend, c.m * c.k * 4), b(backend, c.k * c.n * 4), out(backend, c.m * c.n * 4);
+    const Memory workspace(backend, std::max(ours->workspace_bytes(), peer->workspace_bytes()));
+    const auto run = [&](const cpu::Gemm& gemm) {
+      return [&] { gemm.run(a.data(), b.data(), out.data(), nullptr, nullptr, workspace.data()); };
+    };
+    const auto [t_ours, t_peer] = best_of_both(run(*ours), run(*peer));
+    const double flops = 2e-9 * static_cast<double>(c.m * c.n) * static_cast<double>(c.k);
+    fmt::print("| {} | {:.1f} | {:.1f} | {:.1f} | {:.0f} | {:.0f} |\n", c.name, c.count,
+               1e3 * t_peer * c.count, 1e3 * t_ours * c.count, flops / t_peer, flops / t_ours);
+    work += flops * c.count, bare += t_peer * c.count, own += t_ours * c.count;
+  }
+  fmt::print("| all | | {:.0f} | {:.0f} | {:.0f} | {:.0f} |\n", 1e3 * bare, 1e3 * own, work / bare,
+             work / own);
+}
+
 void bench_attention(Backend& backend, double peak) {
   struct Case {
     const char* name;
@@ -290,5 +347,9 @@ int main(int argc, char** argv) {
   if (what.empty() || what == "matmul") bench_matmul(*backend, threads, peak);
   if (what.empty() || what == "attention") bench_attention(*backend, peak);
   if (what.empty() || what == "memory") bench_memory(*backend, threads);
+  if (what.empty() || what == "step") {
+    bench_step(*backend, threads, DType::bf16);
+    bench_step(*backend, threads, DType::f32);
+  }
   return 0;
 }

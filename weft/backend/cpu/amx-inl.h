@@ -15,13 +15,14 @@
 #include "weft/base/dtype.h"
 
 #define WEFT_AMX_TARGET \
-  "amx-tile,amx-bf16,avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,avx2,fma,f16c,bmi,bmi2"
+  "amx-tile,amx-bf16,avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,avx2,fma,f16c,bmi,bmi2,prfchw"
 #if defined(__clang__)
 #pragma clang attribute push(__attribute__((target(WEFT_AMX_TARGET))), apply_to = function)
 #define WEFT_AMX_END _Pragma("clang attribute pop")
 #else
 #pragma GCC push_options
-#pragma GCC target("amx-tile,amx-bf16,avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,avx2,fma,bmi2")
+#pragma GCC target( \
+    "amx-tile,amx-bf16,avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,avx2,fma,bmi2,prfchw")
 #define WEFT_AMX_END _Pragma("GCC pop_options")
 #endif
 
@@ -129,9 +130,59 @@ inline void pack_panel(const BF16* from, int64_t ld, bool k_contiguous, int64_t 
   }
 }
 
-/// out[32][32] = sums[32][32] (nullptr: zeros) + panel of A . panel of B over `tiles` tiles of k.
-inline void multiply_panels(int64_t tiles, const BF16* a, const BF16* b, const float* sums,
-                            int64_t sums_stride, float* out, int64_t out_stride) {
+/// Where multiply_panels finds 32 rows of A: packed, or in a matrix whose rows are `stride` values
+/// apart and whose k is contiguous.
+struct Rows {
+  const BF16* data = nullptr;
+  int64_t stride = 32;       // values between rows of a tile
+  int64_t half = kTile;      // values between its two tiles
+  int64_t step = 2 * kTile;  // values between consecutive tiles of k
+
+  static Rows packed(const BF16* panel) { return {panel, 32, kTile, 2 * kTile}; }
+  static Rows plain(const BF16* rows, int64_t ld) { return {rows, ld, 16 * ld, kDepth}; }
+};
+
+/// A walk over the cache lines of a matrix that will be read or written soon.
+struct Fetch {
+  const char* row = nullptr;
+  int64_t stride = 0;  // bytes between rows
+  int64_t width = 0;   // bytes of a row
+  int64_t rows = 0;    // left
+  int64_t offset = 0;
+  int64_t rate = 0;  // lines per tile of k
+
+  /// The whole matrix within `tiles` tiles of k.
+  static Fetch over(const void* data, int64_t stride, int64_t width, int64_t rows, int64_t tiles) {
+    const int64_t lines = rows * ((width + 63) / 64);
+    return {static_cast<const char*>(data), stride, width, rows, 0, (lines + tiles - 1) / tiles};
+  }
+  template <bool kWrite>
+  void advance() {
+    for (int64_t i = 0; i < rate && rows > 0; ++i) {
+      if constexpr (kWrite) {
+        __builtin_prefetch(row + offset, 1);
+      } else {
+        _mm_prefetch(row + offset, _MM_HINT_T1);
+      }
+      offset += 64;
+      if (offset >= width) {
+        offset = 0;
+        row += stride;
+        --rows;
+      }
+    }
+  }
+};
+
+/// What multiply_panels fetches from L3 or memory while it computes.
+struct Ahead {
+  Fetch a, b;  // to read later, into L2
+  Fetch c;     // to write after this product
+};
+
+/// out[32][32] = sums[32][32] (nullptr: zeros) + A . panel of B over `tiles` tiles of k.
+inline void multiply_panels(int64_t tiles, const Rows& rows, const BF16* b, const float* sums,
+                            int64_t sums_stride, float* out, int64_t out_stride, Ahead& ahead) {
   if (sums != nullptr) {
     const auto bytes = static_cast<size_t>(sums_stride) * 4;
     _tile_loadd(0, sums, bytes);
@@ -144,15 +195,21 @@ inline void multiply_panels(int64_t tiles, const BF16* a, const BF16* b, const f
     _tile_zero(2);
     _tile_zero(3);
   }
-  for (int64_t k = 0; k < tiles; ++k, a += 2 * kTile, b += 2 * kTile) {
-    _tile_loadd(4, a, 64);
+  const BF16* a = rows.data;
+  const auto a_bytes = static_cast<size_t>(rows.stride) * 2;
+  const int64_t half = rows.half, step = rows.step;
+  for (int64_t k = 0; k < tiles; ++k, a += step, b += 2 * kTile) {
+    _tile_loadd(4, a, a_bytes);
     _tile_loadd(6, b, 64);
     _tile_loadd(7, b + kTile, 64);
-    _tile_loadd(5, a + kTile, 64);
+    _tile_loadd(5, a + half, a_bytes);
     _tile_dpbf16ps(0, 4, 6);
     _tile_dpbf16ps(1, 4, 7);
     _tile_dpbf16ps(2, 5, 6);
     _tile_dpbf16ps(3, 5, 7);
+    ahead.a.advance<false>();
+    ahead.b.advance<false>();
+    ahead.c.advance<true>();
   }
   const auto bytes = static_cast<size_t>(out_stride) * 4;
   _tile_stored(0, out, bytes);

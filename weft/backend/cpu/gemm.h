@@ -1,9 +1,10 @@
 // Matrix products of the cpu backend: C[m, n] = A . B (+ bias) (+ addend), row-major with leading
 // dims, operands f32 or bf16, sums in f32.
 //
-// Two implementations, chosen per shape when a Gemm is made: weft's own packed kernel (converts
-// bf16 while packing) and oneDNN (bf16 dot-product instructions). docs/benchmarks.md has the
-// measurements behind the choice. Results do not depend on the number of threads.
+// Three implementations, chosen per shape when a Gemm is made: weft's own packed kernels (f32, which
+// converts bf16 while packing, and bf16 on AMX tiles) and oneDNN (AVX512_BF16 without AMX).
+// docs/benchmarks.md has the measurements behind the choice. Results of weft's kernels do not depend
+// on the number of threads; oneDNN may split k among the threads.
 #pragma once
 
 #include <cstdint>
@@ -33,9 +34,10 @@ class Gemm {
                    void* workspace) const = 0;
 };
 
-enum class GemmKind { automatic, packed, onednn };
+enum class GemmKind { automatic, packed, onednn, amx };
 
 /// BugError for unsupported dtypes or, with GemmKind::onednn, when oneDNN has no such matmul here.
+/// GemmKind::amx needs has_amx().
 std::unique_ptr<Gemm> make_gemm(const GemmSpec& spec, int threads,
                                 GemmKind kind = GemmKind::automatic);
 

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <array>
 
+#include "weft/backend/cpu/amx.h"
 #include "weft/backend/cpu/gemm.h"
 #include "weft/backend/cpu/parallel.h"
 #include "weft/base/check.h"
@@ -21,10 +22,11 @@ constexpr int64_t kDepth = 256;           // k values per block: panels of A and
 constexpr int64_t kRowBlock = 144;        // rows of A per block: stays in L2
 constexpr int64_t kSlabFloats = 2 << 20;  // packed B: stays in L3
 constexpr int64_t kSlabDepth = 4096;      // k values of packed B at a time
+constexpr int64_t kAmxRows = 32;          // least rows for which AMX beats oneDNN
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-/// A product without rows.
+/// A product without rows or columns.
 class EmptyGemm final : public Gemm {
  public:
   int64_t workspace_bytes() const override { return 0; }
@@ -200,9 +202,15 @@ std::unique_ptr<Gemm> make_packed_gemm(const GemmSpec& spec, int threads) {
 }
 
 std::unique_ptr<Gemm> make_gemm(const GemmSpec& spec, int threads, GemmKind kind) {
-  if (spec.m == 0) return std::make_unique<EmptyGemm>();
-  const bool dot_products = kind == GemmKind::automatic && spec.a == DType::bf16 &&
-                            spec.b == DType::bf16 && has_bf16_dot_products();
+  if (spec.m == 0 || spec.n == 0) return std::make_unique<EmptyGemm>();
+  const bool half =
+      kind == GemmKind::automatic && spec.a == DType::bf16 && spec.b == DType::bf16 && spec.k > 0;
+  // Packing pays when the rows of A are many.
+  if (kind == GemmKind::amx || (half && spec.m >= kAmxRows && has_amx())) {
+    WEFT_CHECK(has_amx(), "gemm", "this CPU has no AMX");
+    return make_amx_gemm(spec, threads);
+  }
+  const bool dot_products = half && has_bf16_dot_products();
   if (kind == GemmKind::onednn || dot_products) {
     auto gemm = make_onednn_gemm(spec, threads);
     WEFT_CHECK(gemm != nullptr || dot_products, "gemm", "oneDNN has no such matmul here");

@@ -138,8 +138,9 @@ class KernelRun {
 };
 
 /// Runs the case on ref and on cpu (1 and 3 threads) and compares: the relative L2 error of each
-/// output stays below `f32` (or 2^-8 plus that for bf16), and the team size changes no bit.
-inline void expect_like_ref(const KernelCase& test, double f32 = 2e-6) {
+/// output stays below `f32` (plus 2^-8 when the output, or `inside`, the dtype of values between
+/// the fused stages of the operator, is bf16), and the team size changes no bit.
+inline void expect_like_ref(const KernelCase& test, double f32 = 2e-6, DType inside = DType::f32) {
   const auto ref = make_ref_backend({});
   const auto one = make_cpu_backend({.threads = 1});
   const auto three = make_cpu_backend({.threads = 3});
@@ -154,7 +155,8 @@ inline void expect_like_ref(const KernelCase& test, double f32 = 2e-6) {
       error += (want - have) * (want - have);
       norm += want * want;
     }
-    const double limit = f32 + (test.outputs[i].dtype == DType::bf16 ? 1.0 / 256 : 0.0);
+    const bool half = test.outputs[i].dtype == DType::bf16 || inside == DType::bf16;
+    const double limit = f32 + (half ? 1.0 / 256 : 0.0);
     EXPECT_LE(std::sqrt(error), limit * std::sqrt(norm) + 1e-12) << "output " << i;
     EXPECT_EQ(
         0, std::memcmp(got.output(i), team.output(i), static_cast<size_t>(test.outputs[i].bytes())))

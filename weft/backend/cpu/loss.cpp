@@ -137,11 +137,13 @@ class Projection : public CpuKernel {
     gemm.trans_b = transpose_w_;
     gemm.lda = hidden_;
     gemm.ldb = transpose_w_ ? hidden_ : classes_;
-    gemm.ldc = classes_;
+    gemm.ldc = logits_ld();
     return gemm;
   }
+  /// Rows of logits start at cache lines, also when they hold bf16.
+  int64_t logits_ld() const { return round_up(classes_, 32); }
   int64_t losses_bytes() const { return round_up(rows_ * 8, 64); }
-  int64_t logits_bytes() const { return round_up(chunk_ * classes_ * 4, 64); }
+  int64_t logits_bytes() const { return chunk_ * logits_ld() * 4; }
   double* losses(const KernelArgs& args) const { return static_cast<double*>(args.workspace); }
   float* logits(const KernelArgs& args) const {
     return reinterpret_cast<float*>(static_cast<char*>(args.workspace) + losses_bytes());
@@ -175,11 +177,12 @@ class LinearCrossEntropy final : public Projection {
       logits_.of(rows, chunk_)
           .run(x_rows(args, row), in(args, 1), chunk_logits, nullptr, nullptr,
                gemm_workspace(args));
-      parallel_tasks(threads_, rows, [&](int64_t r) {
+      parallel_dynamic(threads_, rows, [&](int64_t r, int64_t) {
         const int32_t label = labels[row + r];
         double picked = 0, value = 0;
         if (label != kIgnored) {
-          value = loss_isa().log_sum_exp[0](classes_, chunk_logits + r * classes_, label, &picked);
+          value =
+              loss_isa().log_sum_exp[0](classes_, chunk_logits + r * logits_ld(), label, &picked);
         }
         losses(args)[row + r] = value - picked;
       });
@@ -223,9 +226,9 @@ class LinearCrossEntropyTrain final : public Projection {
       const int64_t rows = std::min(chunk_, rows_ - row);
       const char* x = x_rows(args, row);
       logits_.of(rows, chunk_).run(x, in(args, 1), dlogits, nullptr, nullptr, scratch);
-      parallel_tasks(threads_, rows, [&](int64_t r) {
+      parallel_dynamic(threads_, rows, [&](int64_t r, int64_t) {
         const int32_t label = labels[row + r];
-        float* line = dlogits + r * classes_;
+        float* line = dlogits + r * logits_ld();
         if (label == kIgnored) {
           losses(args)[row + r] = 0;
           std::memset(line, 0, static_cast<size_t>(classes_) * (half_ ? 2 : 4));
@@ -250,7 +253,7 @@ class LinearCrossEntropyTrain final : public Projection {
 
  private:
   DType dlogits_dtype() const { return half_ ? DType::bf16 : DType::f32; }
-  int64_t dlogits_ld() const { return half_ ? 2 * classes_ : classes_; }
+  int64_t dlogits_ld() const { return half_ ? 2 * logits_ld() : logits_ld(); }
 
   GemmSpec dx_spec(int64_t rows) const {
     GemmSpec gemm;

@@ -3,6 +3,8 @@
 // what never depends on the team size or on timing.
 #pragma once
 
+#include <omp.h>
+
 #include <algorithm>
 #include <cstdint>
 
@@ -22,6 +24,25 @@ void parallel_tasks(int threads, int64_t tasks, const F& f) {
   const int team = static_cast<int>(std::min<int64_t>(threads, tasks));
 #pragma omp parallel for schedule(static) num_threads(team)
   for (int64_t task = 0; task < tasks; ++task) f(task);
+}
+
+/// Calls f(task, worker) for every task in [0, tasks); every worker takes the next task when it is
+/// done with one, so that uneven workers balance. `worker` < threads; no two running tasks have the
+/// same. For tasks whose results do not depend on who runs them.
+template <class F>
+void parallel_dynamic(int threads, int64_t tasks, const F& f) {
+#if defined(__SANITIZE_THREAD__)
+  threads = 1;
+#endif
+  if (threads <= 1 || tasks <= 1) {
+    for (int64_t task = 0; task < tasks; ++task) f(task, int64_t{0});
+    return;
+  }
+  const int team = static_cast<int>(std::min<int64_t>(threads, tasks));
+#pragma omp parallel for schedule(dynamic) num_threads(team)
+  for (int64_t task = 0; task < tasks; ++task) {
+    f(task, static_cast<int64_t>(omp_get_thread_num()));
+  }
 }
 
 /// As parallel_tasks, but f(task, worker) also learns a worker number in [0, threads) that no
