@@ -12,6 +12,10 @@ namespace {
 constexpr std::string_view kNoGradient =
     "placements are chosen after differentiation, so no gradient passes through it";
 
+/// Groups of many ranks share this much, as long as each member keeps a worthwhile chunk.
+constexpr int64_t kLargestWorkspace = int64_t{16} << 20;
+constexpr int64_t kSmallestChunk = int64_t{64} << 10;
+
 int ways_of(const Attrs& attrs) { return static_cast<int>(attrs.get_int("ways")); }
 
 CutPiece my_piece(int64_t extent, int64_t block, const Attrs& attrs) {
@@ -301,7 +305,9 @@ int64_t collective_workspace_bytes(const CollectiveSpec& spec) {
     elements += total;
   }
   const int64_t whole = elements * dtype_size(spec.dtype) + 64 * spec.ways;
-  return 2 * std::min(whole, spec.ways * kCollectiveChunkBytes);
+  const int64_t chunks = std::min(spec.ways * kCollectiveChunkBytes,
+                                  std::max(kLargestWorkspace, spec.ways * kSmallestChunk));
+  return 2 * std::min(whole, chunks);
 }
 
 const OpDef& all_reduce_op() {

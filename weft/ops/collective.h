@@ -62,8 +62,8 @@ struct CollectiveSpec {
 CollectiveSpec collective_spec(const KernelSpec& spec);
 /// Bytes this rank receives from other ranks: what plans and communicators count as traffic.
 int64_t received_bytes(const CollectiveSpec& spec);
-/// Scratch bytes a communicator may use for the call; bounded by a few MiB per member, since large
-/// messages are cut in chunks of at most kCollectiveChunkBytes per member.
+/// Scratch bytes a communicator may use for the call; bounded (32 MiB up to a few hundred members),
+/// since large messages are cut in chunks of at most kCollectiveChunkBytes per member.
 int64_t collective_workspace_bytes(const CollectiveSpec& spec);
 inline constexpr int64_t kCollectiveChunkBytes = int64_t{4} << 20;
 
