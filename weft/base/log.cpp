@@ -46,16 +46,13 @@ spdlog::level::level_enum file_level(LogLevel level) {
   return spdlog::level::info;
 }
 
-thread_local bool t_quiet = false;
-
 }  // namespace
 
-QuietLog::QuietLog(bool quiet) : before_(t_quiet) { t_quiet = quiet; }
-QuietLog::~QuietLog() { t_quiet = before_; }
-bool QuietLog::active() { return t_quiet; }
-
 void log_line(LogLevel level, std::string_view text) {
-  if (t_quiet && level < LogLevel::error) return;
+  const int rank = LogRank::current();
+  if (rank > 0 && level < LogLevel::warning) return;
+  const std::string named = rank > 0 ? fmt::format("rank {}: {}", rank, text) : "";
+  if (rank > 0) text = named;
   State& s = state();
   const std::lock_guard lock(s.mutex);
   if (level >= s.level) {
@@ -101,6 +98,8 @@ LogRank::~LogRank() {
     process_rank = outer_;
   }
 }
+
+int LogRank::current() { return thread_rank >= 0 ? thread_rank : process_rank.load(); }
 
 void set_log_hooks(void (*before)(), void (*after)()) {
   State& s = state();

@@ -16,21 +16,6 @@ void log_line(LogLevel level, std::string_view text);
 void set_log_level(LogLevel level);
 /// Also appends every line (with a time stamp) to `path`; "" stops that.
 void set_log_file(const std::string& path);
-/// While it lives, debug, info and warning lines of this thread are dropped when `quiet`: ranks
-/// that say what another rank says too. They nest.
-class QuietLog {
- public:
-  explicit QuietLog(bool quiet);
-  ~QuietLog();
-  QuietLog(const QuietLog&) = delete;
-  QuietLog& operator=(const QuietLog&) = delete;
-
-  /// Is this thread quiet? For work it hands to other threads.
-  static bool active();
-
- private:
-  bool before_;
-};
 /// Called before and after a line is written to stderr, so that a progress bar can step aside.
 void set_log_hooks(void (*before)(), void (*after)());
 
@@ -43,6 +28,9 @@ class LogRank {
   ~LogRank();
   LogRank(const LogRank&) = delete;
   LogRank& operator=(const LogRank&) = delete;
+
+  /// Whose lines this thread writes; for work that it hands to other threads.
+  static int current();
 
  private:
   const Scope scope_;

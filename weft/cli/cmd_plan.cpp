@@ -58,13 +58,8 @@ int PlanVerb::run() {
   }
   const auto begin = std::chrono::steady_clock::now();
   Config config = load_run_config(config_, overrides_);
-  const Launch launch = detect_launch();
-  log_axis_reach(config.parallel, launch);
   CompileOptions options = training_programs(config);
-  options.ranks_per_node = ranks_per_node_;
-  if (ranks_per_node_ == 0 && launch.kind == LaunchKind::mpi) {
-    options.ranks_per_node = launch.local_size;
-  }
+  options.ranks_per_node = ranks_per_node_ > 0 ? ranks_per_node_ : ranks_per_node();
   if (!stage_.empty()) {
     options.dump = [&](std::string_view stage, const std::string& text) {
       if (stage == stage_) print_text(text);

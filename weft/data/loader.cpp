@@ -87,8 +87,8 @@ GlobalBatch Loader::next() {
 }
 
 void Loader::prepare_next() {
-  const auto work = [this, at = position_, quiet = QuietLog::active()] {
-    const QuietLog log(quiet);
+  const auto work = [this, at = position_, rank = LogRank::current()] {
+    const LogRank log_rank(rank);
     return make(at);
   };
   ahead_ = std::async(std::launch::async, work).share();

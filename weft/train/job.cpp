@@ -126,6 +126,7 @@ std::unique_ptr<Job> open_job(Config config, CompileOptions options, Communicato
 
 CompileOptions training_programs(const Config& config) {
   CompileOptions options;
+  options.ranks_per_node = ranks_per_node();
   options.eval = !config.data.valid.empty() || config.data.valid_fraction > 0;
   return options;
 }

@@ -1,10 +1,8 @@
-// The ranks of a job: how many there are, who runs them, where they sit.
+// The ranks of a job: how many there are, who runs them.
 #pragma once
 
 #include <cstdint>
 #include <functional>
-#include <string>
-#include <vector>
 
 #include "weft/comm/launch.h"
 #include "weft/config/config.h"
@@ -22,15 +20,7 @@ int run_on_ranks(const Config& config, const std::function<int(Communicator&)>& 
 /// Verbs that use a model without training it do so on one rank: removes all parallel settings.
 void use_one_rank(Config& config);
 
-/// A mesh axis of more than one rank: do ranks that work together on it sit in different nodes?
-struct AxisReach {
-  std::string axis;
-  int64_t size = 1;
-  bool crosses_nodes = false;
-};
-/// The axes when each node holds `local_size` consecutive ranks.
-std::vector<AxisReach> axis_reach(const ParallelConfig& parallel, int local_size);
-/// Under a launcher: logs which axes leave a node, and warns when op, the busiest, does.
-void log_axis_reach(const ParallelConfig& parallel, const Launch& launch);
+/// Consecutive ranks that share a node under a launcher; 0 = all of them.
+int64_t ranks_per_node();
 
 }  // namespace weft

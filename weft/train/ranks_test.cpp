@@ -34,23 +34,6 @@ TEST(Ranks, TheBodyRunsOncePerRank) {
   EXPECT_EQ(world_of(config.parallel), 1);
 }
 
-TEST(Ranks, AxesThatLeaveANode) {
-  const auto crossing = [](int64_t data, int64_t op, int local_size) {
-    std::string names;
-    for (const AxisReach& axis : axis_reach(mesh(data, op), local_size)) {
-      if (axis.crosses_nodes) names += axis.axis + " ";
-    }
-    return names;
-  };
-  EXPECT_EQ(crossing(1, 1, 1), "");
-  EXPECT_EQ(crossing(2, 2, 4), "");
-  EXPECT_EQ(crossing(2, 2, 2), "data ");
-  EXPECT_EQ(crossing(2, 4, 2), "op data ");
-  EXPECT_EQ(crossing(2, 3, 4), "op data ");  // ranks 3, 4, 5
-  EXPECT_EQ(crossing(1, 4, 4), "");
-  EXPECT_EQ(crossing(4, 1, 2), "data ");
-}
-
 TEST(Ranks, CoresAreDividedAmongThreads) {
   const auto cores = static_cast<int>(usable_cores().size());
   ASSERT_GE(cores, 1);

@@ -50,7 +50,12 @@ void RunReporter::log_facts(const Job& job) const {
            job.plan.model.parameters, job.plan.model.flops_per_token,
            static_cast<double>(job.session->used_bytes(Tier::device)) / 0x1p20,
            config.device.threads, ranks);
-  log_axis_reach(config.parallel, detect_launch());
+  for (const std::string& axis : axes_across_nodes(job.plan, job.plan.ranks_per_node)) {
+    // Activations of every layer travel along op.
+    log_line(axis == "op" ? LogLevel::warning : LogLevel::info,
+             fmt::format("axis {} crosses nodes of {} ranks{}", axis, job.plan.ranks_per_node,
+                         axis == "op" ? "; try a parallel.op that divides them" : ""));
+  }
 }
 
 void RunReporter::phase(std::string_view text) {

@@ -28,7 +28,10 @@ void create_run_folder(FileSystem& files, const RunPaths& paths) {
 
 void write_run_files(FileSystem& files, const RunPaths& paths, const Job& job) {
   write_text(files, paths.config(), config_toml(job.config));
-  write_text(files, paths.plan_json(), plan_summary_json(job.plan).dump(1) + "\n");
+  const Json plan = job.plan.world == 1
+                        ? plan_summary_json(job.plan)
+                        : plan_summary_json(plan_cluster(job, training_programs(job.config)));
+  write_text(files, paths.plan_json(), plan.dump(1) + "\n");
   write_text(files, paths.plan_text(), plan_text(job.plan));
 }
 
