@@ -1,0 +1,391 @@
+#include "tests/layout/harness.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+
+#include "tests/layout/assembly.h"
+#include "weft/backend/backend.h"
+#include "weft/base/check.h"
+#include "weft/base/rng.h"
+#include "weft/comm/launch.h"
+#include "weft/compile/pipeline.h"
+#include "weft/ops/collective.h"
+#include "weft/optim/optimizer.h"
+#include "weft/runtime/session.h"
+
+namespace weft::test {
+namespace {
+
+constexpr int32_t kIgnored = -100;
+
+int64_t count_valid(const HostTensor& labels) {
+  int64_t valid = 0;
+  for (int64_t i = 0; i < labels.size(); ++i) valid += labels.get(i) == kIgnored ? 0 : 1;
+  return valid;
+}
+
+CompileOptions rank_options(int rank) {
+  CompileOptions options;
+  options.rank = rank;
+  return options;
+}
+
+/// What one rank saw.
+struct RankResult {
+  std::vector<double> losses;
+  std::vector<double> norms;
+  std::vector<HostTensor> before;  // per state of the plan
+  std::vector<HostTensor> after;
+  Plan plan;
+  std::map<std::string, int64_t> received;
+};
+
+class RankRun {
+ public:
+  RankRun(const LayoutJob& job, const Config& config, Communicator& ranks)
+      : job_(job), config_(config), backend_(make_backend(job.backend, {})), ranks_(ranks) {
+    result_.plan = compile(config, job.spec, *backend_, rank_options(ranks.rank()));
+    session_ = std::make_unique<Session>(result_.plan, *backend_, &ranks);
+    session_->init_states(job.seed);
+    if (job.initial != nullptr) write_initial();
+  }
+
+  RankResult run(int64_t steps) {
+    result_.before = read_states();
+    for (int64_t i = 0; i < steps; ++i) step(i);
+    result_.after = read_states();
+    result_.received = ranks_.received();
+    session_.reset();
+    return std::move(result_);
+  }
+
+ private:
+  void write_initial() {
+    for (size_t i = 0; i < result_.plan.states.size(); ++i) {
+      const PlanState& state = result_.plan.states[i];
+      if (!state.slot.empty()) continue;
+      const HostTensor piece = take_piece(job_.initial->at(state.logical.name), state);
+      session_->write_state(static_cast<int>(i), piece.bytes.data());
+    }
+  }
+
+  std::vector<HostTensor> read_states() {
+    std::vector<HostTensor> values;
+    for (size_t i = 0; i < result_.plan.states.size(); ++i) {
+      HostTensor value(result_.plan.states[i].type);
+      session_->read_state(static_cast<int>(i), value.bytes.data());
+      values.push_back(std::move(value));
+    }
+    return values;
+  }
+
+  void step(int64_t index) {
+    const Batch& batch = job_.batches[static_cast<size_t>(index)];
+    const auto valid = static_cast<double>(std::max<int64_t>(1, count_valid(batch.labels)));
+    for (int64_t i = 0; i < config_.train.accumulation; ++i) feed_micro(batch, i);
+    set_scalars("grad_scale", {1.0 / valid});
+    set_scalars("inv_scale", {1.0});
+    set_scalars("hyper", update_hyper(config_, index + 1, index));
+    if (session_->has_input("train", "step")) {
+      const int64_t number = index + 1;
+      session_->set_input("train", "step", &number, sizeof(number));
+    }
+    session_->run("train");
+    WEFT_CHECK(output("apply").get(0) == 1, "layout", "step {} was not applied", index + 1);
+    double loss = 0;
+    for (int64_t i = 0; i < config_.train.accumulation; ++i) {
+      loss += output(fmt::format("loss.{}", i)).get(0);
+    }
+    result_.losses.push_back(loss / valid);
+    result_.norms.push_back(output("norm").get(0));
+  }
+
+  /// A micro-batch has micro_batch rows of each data coordinate, in their order.
+  void feed_micro(const Batch& batch, int64_t micro) {
+    const int64_t rows = config_.train.micro_batch;
+    const int64_t seq_len = config_.data.seq_len;
+    const int64_t first = (micro * config_.parallel.data + result_.plan.coords.at("data")) * rows;
+    const TensorType type{DType::i32, {rows, seq_len}};
+    HostTensor positions(type);
+    for (int64_t i = 0; i < positions.size(); ++i) {
+      positions.set(i, static_cast<double>(i % seq_len));
+    }
+    const auto set = [&](const std::string& name, const HostTensor& value) {
+      session_->set_input("train", fmt::format("{}.{}", name, micro), value.bytes.data(),
+                          value.type.bytes());
+    };
+    set("tokens", cut(batch.tokens, {first, 0}, type));
+    set("labels", cut(batch.labels, {first, 0}, type));
+    set("positions", positions);
+    const std::string samples = fmt::format("samples.{}", micro);
+    if (session_->has_input("train", samples)) {
+      session_->set_input("train", samples, batch.samples.data() + first,
+                          rows * static_cast<int64_t>(sizeof(int64_t)));
+    }
+  }
+
+  void set_scalars(const std::string& input, const std::vector<double>& values) {
+    const DType dtype = config_.precision.compute == "fp64" ? DType::f64 : DType::f32;
+    const HostTensor value({dtype, {static_cast<int64_t>(values.size())}}, values);
+    session_->set_input("train", input, value.bytes.data(), value.type.bytes());
+  }
+
+  HostTensor output(const std::string& name) {
+    const int32_t buffer = result_.plan.program("train").outputs.at(name);
+    HostTensor value(result_.plan.buffers[static_cast<size_t>(buffer)].type);
+    session_->get_output("train", name, value.bytes.data(), value.type.bytes());
+    return value;
+  }
+
+  const LayoutJob& job_;
+  const Config& config_;
+  std::unique_ptr<Backend> backend_;
+  Communicator& ranks_;
+  RankResult result_;
+  std::unique_ptr<Session> session_;
+};
+
+void join_states(const std::vector<RankResult>& ranks, LayoutResult& result) {
+  Assembly initial;
+  Assembly trained;
+  Assembly copies;
+  Assembly slots;
+  for (size_t r = 0; r < ranks.size(); ++r) {
+    const Plan& plan = ranks[r].plan;
+    for (size_t i = 0; i < plan.states.size(); ++i) {
+      const PlanState& state = plan.states[i];
+      const std::string& name = state.logical.name;
+      const HostTensor& value = ranks[r].after[i];
+      if (!state.slot.empty()) {
+        slots.add(name + "@" + state.slot, state, value, r);
+      } else if (state.init.kind == StateInit::Kind::copy) {
+        copies.add(name, state, value, r);
+      } else {
+        trained.add(name, state, value, r);
+        initial.add(name, state, ranks[r].before[i], r);
+      }
+    }
+  }
+  result.initial = initial.finish(result.faults);
+  result.trained = trained.finish(result.faults);
+  result.copies = copies.finish(result.faults);
+  result.slots = slots.finish(result.faults);
+}
+
+void check_ranks(const std::vector<RankResult>& ranks, int64_t steps, LayoutResult& result) {
+  for (size_t r = 0; r < ranks.size(); ++r) {
+    if (ranks[r].losses != ranks[0].losses) {
+      result.faults.push_back(fmt::format("rank {} reads other losses than rank 0", r));
+    }
+    if (ranks[r].norms != ranks[0].norms) {
+      result.faults.push_back(fmt::format("rank {} reads other norms than rank 0", r));
+    }
+    for (const auto& [axis, bytes] : ranks[r].plan.traffic) {
+      const auto found = ranks[r].received.find(axis);
+      const int64_t received = found == ranks[r].received.end() ? 0 : found->second;
+      if (received != bytes * steps) {
+        result.faults.push_back(
+            fmt::format("rank {} received {} bytes over {} in {} steps, "
+                        "planned {} per step",
+                        r, received, axis, steps, bytes));
+      }
+    }
+    for (const auto& [axis, bytes] : ranks[r].received) {
+      if (bytes > 0 && !ranks[r].plan.traffic.contains(axis)) {
+        result.faults.push_back(
+            fmt::format("rank {} received {} bytes over {}, planned none", r, bytes, axis));
+      }
+    }
+  }
+}
+
+bool same_view(const CollectiveView& a, const CollectiveView& b) {
+  return a.outer == b.outer && a.extent == b.extent && a.inner == b.inner && a.pieces == b.pieces;
+}
+
+/// Do two members agree on everything but their place?
+bool same_call(const CollectiveSpec& a, const CollectiveSpec& b) {
+  if (a.kind != b.kind || a.dtype != b.dtype || a.reduction != b.reduction || a.axis != b.axis ||
+      a.ways != b.ways || a.tensors.size() != b.tensors.size()) {
+    return false;
+  }
+  for (size_t i = 0; i < a.tensors.size(); ++i) {
+    if (!same_view(a.tensors[i].view, b.tensors[i].view)) return false;
+    if (a.tensors[i].gathered != b.tensors[i].gathered) return false;
+  }
+  return true;
+}
+
+/// The collectives of a plan in order; `axis` "" = all of them.
+std::vector<const PlanStep*> collectives_of(const Plan& plan, const std::string& axis) {
+  std::vector<const PlanStep*> steps;
+  for (const PlanProgram& program : plan.programs) {
+    for (const PlanStep& step : program.steps) {
+      if (!op_def(step.op).collective) continue;
+      if (axis.empty() || step.attrs.get_string("axis") == axis) steps.push_back(&step);
+    }
+  }
+  return steps;
+}
+
+CollectiveSpec spec_of(const PlanStep& step) {
+  return collective_spec({step.op, step.attrs, step.input_types, step.output_types});
+}
+
+std::string text_of(const PlanStep& step) {
+  return fmt::format("{} over {} at {} {} micro-batch {}", op_def(step.op).name,
+                     step.attrs.get_string("axis"), step.scope, phase_name(step.phase), step.micro);
+}
+
+/// Members of a group make the same calls in the same order.
+void check_group(const std::vector<Plan>& plans, size_t rank, const std::string& axis,
+                 std::vector<std::string>& faults) {
+  const auto leader = static_cast<size_t>(plans[rank].groups.at(axis)[0]);
+  const auto own = collectives_of(plans[rank], axis);
+  const auto first = collectives_of(plans[leader], axis);
+  for (size_t i = 0; i < std::max(own.size(), first.size()); ++i) {
+    const bool both = i < own.size() && i < first.size();
+    if (both && text_of(*own[i]) == text_of(*first[i]) &&
+        same_call(spec_of(*own[i]), spec_of(*first[i]))) {
+      continue;
+    }
+    faults.push_back(fmt::format("collective {} of rank {} is {}, of rank {} {}", i, rank,
+                                 i < own.size() ? text_of(*own[i]) : "none", leader,
+                                 i < first.size() ? text_of(*first[i]) : "none"));
+    return;
+  }
+}
+
+/// Runs the calls of all ranks, each as soon as all members have come to it: no group may wait for
+/// another one that waits for it.
+void check_progress(const std::vector<Plan>& plans, std::vector<std::string>& faults) {
+  std::vector<std::vector<const PlanStep*>> calls;
+  for (const Plan& plan : plans) calls.push_back(collectives_of(plan, ""));
+  std::vector<size_t> done(plans.size(), 0);
+  const auto axis_of = [&](size_t rank) {
+    const bool more = done[rank] < calls[rank].size();
+    return more ? calls[rank][done[rank]]->attrs.get_string("axis") : std::string();
+  };
+  for (bool moved = true; moved;) {
+    moved = false;
+    for (size_t rank = 0; rank < plans.size(); ++rank) {
+      const std::string axis = axis_of(rank);
+      if (axis.empty()) continue;
+      const std::vector<int32_t>& group = plans[rank].groups.at(axis);
+      const bool all_here = std::all_of(group.begin(), group.end(), [&](int32_t member) {
+        return axis_of(static_cast<size_t>(member)) == axis;
+      });
+      if (!all_here) continue;
+      for (const int32_t member : group) ++done[static_cast<size_t>(member)];
+      moved = true;
+    }
+  }
+  for (size_t rank = 0; rank < plans.size(); ++rank) {
+    if (axis_of(rank).empty()) continue;
+    faults.push_back(
+        fmt::format("rank {} waits for ever in {}", rank, text_of(*calls[rank][done[rank]])));
+  }
+}
+
+}  // namespace
+
+std::string layout_name(const Layout& layout) {
+  return fmt::format("d{}o{}{}_z{}_a{}", layout.data, layout.op, layout.sequence ? "s" : "",
+                     layout.zero, layout.accumulation);
+}
+
+std::vector<Batch> uneven_batches(int64_t steps, int64_t rows, int64_t seq_len, int64_t vocab) {
+  const RngStream random(11, "layout tests");
+  uint64_t drawn = 0;
+  const auto below = [&](int64_t end) {
+    return static_cast<double>(random.below(drawn++, static_cast<uint64_t>(end)));
+  };
+  std::vector<Batch> batches;
+  for (int64_t step = 0; step < steps; ++step) {
+    Batch batch{
+        HostTensor({DType::i32, {rows, seq_len}}), HostTensor({DType::i32, {rows, seq_len}}), {}};
+    for (int64_t row = 0; row < rows; ++row) {
+      batch.samples.push_back(step * rows + row);
+      const int64_t valid = row * 5 % (seq_len + 1);  // from none to all
+      for (int64_t i = 0; i < seq_len; ++i) {
+        batch.tokens.set(row * seq_len + i, below(vocab));
+        const double label = below(vocab);
+        batch.labels.set(row * seq_len + i, i < valid ? label : kIgnored);
+      }
+    }
+    batches.push_back(std::move(batch));
+  }
+  return batches;
+}
+
+Config layout_config(const LayoutJob& job, const Layout& layout) {
+  const Shape& shape = job.batches.at(0).tokens.type.shape;
+  Config config;
+  config.seed = job.seed;
+  config.model.family = job.spec.family == Family::gpt2 ? "gpt2" : "llama";
+  config.data.seq_len = shape[1];
+  config.train.steps = static_cast<int64_t>(job.batches.size());
+  config.train.global_batch = shape[0];
+  config.train.accumulation = layout.accumulation;
+  config.train.grad_clip = job.clip;
+  config.schedule.name = "constant";
+  config.optimizer.name = job.optimizer;
+  config.optimizer.lr = job.lr;
+  config.optimizer.momentum = job.momentum;
+  config.optimizer.weight_decay = job.weight_decay;
+  // Where a gradient is nothing but rounding noise, Adam must not make steps of it.
+  config.optimizer.eps = 1e-5;
+  config.precision.compute = job.compute;
+  config.device.backend = job.backend;
+  config.device.threads = 1;
+  config.parallel.data = layout.data;
+  config.parallel.op = layout.op;
+  config.parallel.sequence = layout.sequence;
+  config.parallel.zero = layout.zero;
+  config.parallel.shard = job.shard;
+  validate_config(config);
+  return config;
+}
+
+LayoutResult run_layout(const LayoutJob& job, const Layout& layout, int64_t steps) {
+  const Config config = layout_config(job, layout);
+  if (steps < 0) steps = static_cast<int64_t>(job.batches.size());
+  std::vector<RankResult> ranks(static_cast<size_t>(layout.world()));
+  run_ranks({.world = static_cast<int>(layout.world())}, [&](Communicator& communicator) {
+    ranks[static_cast<size_t>(communicator.rank())] = RankRun(job, config, communicator).run(steps);
+    return 0;
+  });
+  LayoutResult result;
+  result.losses = ranks[0].losses;
+  result.norms = ranks[0].norms;
+  join_states(ranks, result);
+  check_ranks(ranks, steps, result);
+  for (RankResult& rank : ranks) {
+    result.received.push_back(std::move(rank.received));
+    result.plans.push_back(std::move(rank.plan));
+  }
+  for (std::string& fault : order_faults(result.plans)) result.faults.push_back(std::move(fault));
+  return result;
+}
+
+std::vector<Plan> plan_layout(const LayoutJob& job, const Layout& layout) {
+  const Config config = layout_config(job, layout);
+  const auto backend = make_backend(job.backend, {});
+  std::vector<Plan> plans;
+  for (int rank = 0; rank < layout.world(); ++rank) {
+    plans.push_back(compile(config, job.spec, *backend, rank_options(rank)));
+  }
+  return plans;
+}
+
+std::vector<std::string> order_faults(const std::vector<Plan>& plans) {
+  std::vector<std::string> faults;
+  for (size_t rank = 0; rank < plans.size(); ++rank) {
+    for (const auto& [axis, group] : plans[rank].groups) check_group(plans, rank, axis, faults);
+  }
+  check_progress(plans, faults);
+  return faults;
+}
+
+}  // namespace weft::test
