@@ -47,6 +47,7 @@ ValueId Graph::add_state(State state) {
   value.kind = ValueKind::state;
   value.name = unique_name(state.name);
   value.type = state.type;
+  value.tier = state.home;
   value.memory_class =
       state.role == StateRole::weight ? MemoryClass::weights : MemoryClass::optimizer;
   values_.push_back(std::move(value));
@@ -65,6 +66,7 @@ std::vector<ValueId> Graph::add_node(OpKind op, std::vector<ValueId> inputs, Att
   node.scope = scope_;
   node.phase = phase_;
   node.micro = micro_;
+  node.on_host = on_host_;
   const std::vector<TensorType> types = def.infer(input_types(node), node.attrs);
   const NodeId id = num_nodes();
   for (size_t i = 0; i < types.size(); ++i) {
@@ -81,6 +83,7 @@ std::vector<ValueId> Graph::add_node(OpKind op, std::vector<ValueId> inputs, Att
     value.type = types[i];
     value.producer = id;
     value.output_index = static_cast<int>(i);
+    value.tier = def.tier_of ? def.tier_of(*this, node) : on_host_ ? Tier::host : Tier::device;
     node.outputs.push_back(num_values());
     values_.push_back(std::move(value));
   }
@@ -105,6 +108,14 @@ void Graph::set_state_result(std::string_view state, ValueId value) {
   const auto at = state_index_.find(state);
   WEFT_CHECK(at != state_index_.end(), "graph", "no state {}", state);
   states_[at->second].result = value;
+}
+
+void Graph::set_home(std::string_view state, Tier home) {
+  const auto at = state_index_.find(state);
+  WEFT_CHECK(at != state_index_.end(), "graph", "no state {}", state);
+  State& entry = states_[at->second];
+  entry.home = home;
+  value(entry.value).tier = home;
 }
 
 const State* Graph::find_state(std::string_view name) const {

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "weft/ir/op_def.h"
+#include "weft/ir/tier.h"
 
 namespace weft {
 
@@ -41,6 +42,7 @@ struct Value {
   NodeId producer = kNoNode;
   int output_index = 0;
   MemoryClass memory_class = MemoryClass::activations;
+  Tier tier = Tier::device;
   bool batched = false;  // an input whose first dim is the batch: each data rank has its own rows
 };
 
@@ -51,7 +53,8 @@ struct Node {
   Attrs attrs;
   std::string scope;  // Hugging Face module path, for example "model.layers.0.mlp.up_proj"
   Phase phase = Phase::forward;
-  int32_t micro = 0;  // micro-batch within the step
+  int32_t micro = 0;     // micro-batch within the step
+  bool on_host = false;  // computed by the host lane, with all operands in host memory
 };
 
 enum class StateRole : uint8_t {
@@ -88,9 +91,10 @@ struct State {
   ValueId value = kNoValue;   // at the start of the step
   ValueId result = kNoValue;  // at its end; kNoValue = unchanged
   StateInit init;
-  LogicalSlice logical;  // same for a weight, its master and its slots
-  std::string slot;      // "" for weights and masters, else "m", "v", "momentum"
-  bool decay = false;    // weight decay applies: the logical tensor is a matrix
+  LogicalSlice logical;      // same for a weight, its master and its slots
+  std::string slot;          // "" for weights and masters, else "m", "v", "momentum"
+  bool decay = false;        // weight decay applies: the logical tensor is a matrix
+  Tier home = Tier::device;  // where it lies between uses
 };
 
 class Graph {
@@ -114,6 +118,10 @@ class Graph {
   void set_phase(Phase phase) { phase_ = phase; }
   void set_micro(int32_t micro) { micro_ = micro; }
   int32_t micro() const { return micro_; }
+  /// Nodes added from now on run on the host lane; their results lie in host memory.
+  void set_on_host(bool on_host) { on_host_ = on_host; }
+  /// Moves a state; its value and its result lie there from now on.
+  void set_home(std::string_view state, Tier home);
 
   const Value& value(ValueId id) const { return values_[static_cast<size_t>(id)]; }
   Value& value(ValueId id) { return values_[static_cast<size_t>(id)]; }
@@ -153,6 +161,7 @@ class Graph {
   std::string scope_;
   Phase phase_ = Phase::forward;
   int32_t micro_ = 0;
+  bool on_host_ = false;
 };
 
 std::string_view phase_name(Phase phase);

@@ -12,6 +12,7 @@
 #include "weft/base/shape.h"
 #include "weft/ir/attrs.h"
 #include "weft/ir/sharding_rule.h"
+#include "weft/ir/tier.h"
 
 namespace weft {
 
@@ -67,6 +68,8 @@ using GradFn = std::vector<ValueId> (*)(Graph& graph, const Node& node,
 /// the rule that this rank computes, as elements of the factor.
 using LocalizeFn = void (*)(Attrs& attrs, const ShardingRule& rule,
                             std::span<const CutPiece> pieces);
+/// Where the outputs of a transfer lie.
+using TierFn = Tier (*)(const Graph& graph, const Node& node);
 /// Emits the unfused definition of `node`; returns one value per output. Oracle in tests and
 /// fallback on backends without a kernel.
 using ExpandFn = std::vector<ValueId> (*)(Graph& graph, const Node& node);
@@ -84,7 +87,9 @@ struct OpDef {
   std::vector<OpAddend> addends;
   ExpandFn expand = nullptr;
   LocalizeFn localize = nullptr;  // nullptr: attributes do not depend on the piece
+  TierFn tier_of = nullptr;       // nullptr: where the node is computed
   bool matmul_like = false;       // counts towards MFU
+  bool transfer = false;          // moves bytes between tiers, run by the session
   bool collective = false;        // run by the communicator, see ops/collective.h
   bool in_place = false;          // output i may use the memory of input i, whatever their number
 };

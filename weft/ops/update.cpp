@@ -16,13 +16,42 @@ std::vector<TensorType> infer_verdict(Types in, const Attrs& attrs) {
   return {in[0], in[0], {DType::i32, {1}}};
 }
 
-/// Type of the optional compute copy of a parameter.
+/// Type of the optional compute copy of a parameter: of the whole, or of the piece that is updated.
 TensorType copy_type(const TensorType& w, const Attrs& attrs) {
   const std::string text = attrs.get_string("copy_dtype", "none");
   if (text == "none") return {};
   const auto dtype = parse_dtype(text);
   WEFT_OP_CHECK(dtype.has_value(), "update", "unknown copy_dtype {}", text);
+  if (attrs.contains("size")) return {*dtype, {attrs.get_int("size")}};
   return {*dtype, w.shape};
+}
+
+/// Operands of an update have one shape. An update of a piece (attributes begin, size) takes each
+/// of them either whole or as the piece.
+void check_pieces(std::string_view op, Types tensors, const Attrs& attrs) {
+  if (!attrs.contains("size")) {
+    for (const TensorType& type : tensors) check_optional(op, "operand", type, tensors[0]);
+    return;
+  }
+  const int64_t begin = attrs.get_int("begin");
+  const int64_t size = attrs.get_int("size");
+  for (const TensorType& type : tensors) {
+    if (!type.present()) continue;
+    WEFT_OP_CHECK(type.dtype == tensors[0].dtype && begin >= 0 && size >= 0 &&
+                      (type.elements() == size || type.elements() >= begin + size),
+                  op, "got an operand {}{} for elements [{}, {})", dtype_name(type.dtype),
+                  shape_text(type.shape), begin, begin + size);
+  }
+}
+
+/// Cost of an update with `tensors` reads of parameters, of a piece or of all.
+OpCost update_cost(Types in, Types out, const Attrs& attrs, double flops, int tensors) {
+  if (!attrs.contains("size")) return stream_cost(in, out, flops);
+  const auto size = static_cast<double>(attrs.get_int("size"));
+  OpCost cost;
+  cost.flops = flops * size;
+  cost.bytes = size * static_cast<double>(dtype_size(in[0].dtype)) * (2 * tensors - 1);
+  return cost;
 }
 
 void check_scalars(std::string_view op, Types in, size_t first, DType dtype) {
@@ -33,15 +62,14 @@ void check_scalars(std::string_view op, Types in, size_t first, DType dtype) {
 
 std::vector<TensorType> infer_adamw(Types in, const Attrs& attrs) {
   check_count("adamw", in, 7);
-  for (size_t i = 1; i < 4; ++i) check_type("adamw", "m, v, g", in[i], in[0]);
+  check_pieces("adamw", in.first(4), attrs);
   check_scalars("adamw", in, 4, in[0].dtype);
-  return {in[0], in[0], in[0], copy_type(in[0], attrs)};
+  return {in[0], in[1], in[2], copy_type(in[0], attrs)};
 }
 
 std::vector<TensorType> infer_sgd(Types in, const Attrs& attrs) {
   check_count("sgd", in, 6);
-  check_type("sgd", "g", in[1], in[0]);
-  check_optional("sgd", "momentum", in[2], in[0]);
+  check_pieces("sgd", in.first(3), attrs);
   check_scalars("sgd", in, 3, in[0].dtype);
   return {in[0], in[2], copy_type(in[0], attrs)};
 }
@@ -104,7 +132,8 @@ const OpDef& adamw_op() {
       .outputs = {"w", "m", "v", "copy?"},
       .infer = infer_adamw,
       .no_grad = "updates are not part of the loss",
-      .cost = [](Types in, Types out, const Attrs&) { return stream_cost(in, out, 15); },
+      .cost = [](Types in, Types out,
+                 const Attrs& attrs) { return update_cost(in, out, attrs, 15, 4); },
       .rule =
           [](Types in, Types out, const Attrs&) {
             const std::string w = dims(in[0]);
@@ -116,21 +145,23 @@ const OpDef& adamw_op() {
 }
 
 const OpDef& sgd_op() {
-  static const OpDef def = {
-      .name = "sgd",
-      .inputs = {"w", "g", "momentum?", "hyper", "factor", "apply"},
-      .outputs = {"w", "momentum?", "copy?"},
-      .infer = infer_sgd,
-      .no_grad = "updates are not part of the loss",
-      .cost = [](Types in, Types out, const Attrs&) { return stream_cost(in, out, 4); },
-      .rule =
-          [](Types in, Types out, const Attrs&) {
-            const std::string w = dims(in[0]);
-            return flat_rule(
-                fmt::format("{0},{0},{1},1,1,1->{0},{1},{2}", w, dims(in[2]), dims(out[2])), in,
-                out);
-          },
-      .aliases = {{0, 0, true}, {2, 1, true}}};
+  static const OpDef def = {.name = "sgd",
+                            .inputs = {"w", "g", "momentum?", "hyper", "factor", "apply"},
+                            .outputs = {"w", "momentum?", "copy?"},
+                            .infer = infer_sgd,
+                            .no_grad = "updates are not part of the loss",
+                            .cost =
+                                [](Types in, Types out, const Attrs& attrs) {
+                                  return update_cost(in, out, attrs, 4, in[2].present() ? 3 : 2);
+                                },
+                            .rule =
+                                [](Types in, Types out, const Attrs&) {
+                                  const std::string w = dims(in[0]);
+                                  return flat_rule(fmt::format("{0},{0},{1},1,1,1->{0},{1},{2}", w,
+                                                               dims(in[2]), dims(out[2])),
+                                                   in, out);
+                                },
+                            .aliases = {{0, 0, true}, {2, 1, true}}};
   return def;
 }
 

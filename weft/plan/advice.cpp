@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "weft/base/check.h"
 #include "weft/base/error.h"
 #include "weft/plan/passes.h"
 
@@ -65,33 +66,53 @@ void advise_device(const PlanOptions& options, const TierUse& use, Plan& plan) {
 
 }  // namespace
 
-void fill_tiers(const PlanOptions& options, int64_t peak_bytes, Plan& plan) {
+void fill_tiers(const PlanOptions& options, Plan& plan) {
   plan.tiers = {};
-  TierUse& device = plan.tiers[static_cast<size_t>(Tier::device)];
-  device.budget = options.device_budget;
-  device.peak_bytes = peak_bytes;
-  plan.tiers[static_cast<size_t>(Tier::host)].budget = options.host_budget;
-  const PeakMoment moment = peak_moment(plan);
-  for (const PlanBuffer& b : plan.buffers) {
-    if (!live_at(b, moment)) continue;
-    plan.tiers[static_cast<size_t>(b.tier)].by_class[static_cast<size_t>(b.memory_class)] +=
-        b.bytes;
+  const int64_t budgets[] = {options.device_budget, options.host_budget, options.nvme_budget};
+  for (int i = 0; i < kNumTiers; ++i) {
+    const auto tier = static_cast<Tier>(i);
+    TierUse& use = plan.tiers[static_cast<size_t>(i)];
+    use.budget = budgets[i];
+    const PeakMoment moment = peak_moment(plan, tier);
+    for (const PlanBuffer& b : plan.buffers) {
+      if (b.tier != tier) continue;
+      use.peak_bytes = std::max(use.peak_bytes, round_up(b.offset + b.bytes, kBufferAlignment));
+      if (live_at(b, moment)) use.by_class[static_cast<size_t>(b.memory_class)] += b.bytes;
+    }
   }
-  plan.fits = device.budget <= 0 || device.peak_bytes <= device.budget;
+  const auto over = [](const TierUse& use) {
+    return use.budget > 0 && use.peak_bytes > use.budget;
+  };
+  plan.fits = std::none_of(plan.tiers.begin(), plan.tiers.end(), over);
   plan.advice.clear();
-  if (!plan.fits) advise_device(options, device, plan);
+  const TierUse& device = plan.tiers[static_cast<size_t>(Tier::device)];
+  if (over(device)) advise_device(options, device, plan);
+  for (const Tier tier : {Tier::host, Tier::nvme}) {
+    const TierUse& use = plan.tiers[static_cast<size_t>(tier)];
+    if (!over(use)) continue;
+    const char* key = tier == Tier::host ? "memory.host" : "memory.nvme_limit";
+    plan.advice.push_back(fmt::format(
+        "{} memory: the plan needs {} ({} bytes), the budget is {}: {} missing; {} = {} or more "
+        "holds this plan",
+        tier_name(tier), human_bytes(use.peak_bytes), use.peak_bytes, human_bytes(use.budget),
+        human_bytes(use.peak_bytes - use.budget), key, use.peak_bytes));
+  }
 }
 
 void require_fits(const Plan& plan) {
   if (plan.fits) return;
   const TierUse& device = plan.tiers[static_cast<size_t>(Tier::device)];
-  std::string text = fmt::format(
-      "got a plan of {} bytes of device memory, expected at most {} (memory.device): {} bytes "
-      "missing; try",
-      device.peak_bytes, device.budget, device.peak_bytes - device.budget);
-  // The first line of advice repeats the shortfall.
-  for (size_t i = 1; i < plan.advice.size(); ++i) {
-    text += (i == 1 ? " " : "; ") + plan.advice[i];
+  const bool device_short = device.budget > 0 && device.peak_bytes > device.budget;
+  std::string text = "got a plan over its budget:";
+  if (device_short) {
+    text = fmt::format(
+        "got a plan of {} bytes of device memory, expected at most {} (memory.device): {} bytes "
+        "missing; try",
+        device.peak_bytes, device.budget, device.peak_bytes - device.budget);
+  }
+  // The first line of advice about the device repeats the shortfall.
+  for (size_t i = device_short ? 1 : 0; i < plan.advice.size(); ++i) {
+    text += (i == (device_short ? 1U : 0U) ? " " : "; ") + plan.advice[i];
   }
   throw ResourceError("plan", text + "\n" + memory_table(plan));
 }

@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <array>
 #include <unordered_map>
 
 #include "weft/base/check.h"
@@ -53,10 +54,32 @@ MemoryClass class_of(StateRole role) {
   return role == StateRole::weight ? MemoryClass::weights : MemoryClass::optimizer;
 }
 
-/// One buffer per distinct state of all programs, packed from offset 0. Returns the bytes used.
-int64_t place_states(std::span<const ProgramInput> programs, Plan& plan,
-                     std::map<std::string, int32_t>& state_buffers) {
-  int64_t offset = 0;
+using TierBytes = std::array<int64_t, kNumTiers>;
+
+int64_t& of(TierBytes& bytes, Tier tier) { return bytes[static_cast<size_t>(tier)]; }
+
+/// Tiers whose buffers the cold tier reads and writes directly keep its alignment.
+TierBytes alignments(std::span<const ProgramInput> programs) {
+  TierBytes alignment;
+  alignment.fill(kBufferAlignment);
+  of(alignment, Tier::nvme) = kColdAlignment;
+  for (const ProgramInput& program : programs) {
+    for (const Node& node : program.graph->nodes()) {
+      if (!op_def(node.op).transfer) continue;
+      const Tier from = program.graph->value(node.inputs[0]).tier;
+      const Tier to = program.graph->value(node.outputs[0]).tier;
+      if (from == Tier::nvme) of(alignment, to) = kColdAlignment;
+      if (to == Tier::nvme) of(alignment, from) = kColdAlignment;
+    }
+  }
+  return alignment;
+}
+
+/// One buffer per distinct state of all programs, packed from offset 0 of its home tier. Returns
+/// the bytes used per tier.
+TierBytes place_states(std::span<const ProgramInput> programs, TierBytes alignment, Plan& plan,
+                       std::map<std::string, int32_t>& state_buffers) {
+  TierBytes offsets{};
   for (const ProgramInput& program : programs) {
     for (const State& state : program.graph->states()) {
       const auto found = state_buffers.find(state.name);
@@ -67,10 +90,12 @@ int64_t place_states(std::span<const ProgramInput> programs, Plan& plan,
                    program.name, programs.front().name);
         continue;
       }
+      int64_t& offset = of(offsets, state.home);
       const auto index = static_cast<int32_t>(plan.buffers.size());
       state_buffers.emplace(state.name, index);
       plan.buffers.push_back({.name = state.name,
                               .memory_class = class_of(state.role),
+                              .tier = state.home,
                               .offset = offset,
                               .bytes = state.type.bytes(),
                               .type = state.type});
@@ -82,10 +107,24 @@ int64_t place_states(std::span<const ProgramInput> programs, Plan& plan,
                              .logical = state.logical,
                              .slot = state.slot,
                              .decay = state.decay});
-      offset = round_up(offset + state.type.bytes(), kBufferAlignment);
+      offset = round_up(offset + state.type.bytes(), of(alignment, state.home));
     }
   }
-  return offset;
+  return offsets;
+}
+
+/// The lane that runs a node, from where its operands lie.
+Lane lane_of(const Graph& graph, const Node& node) {
+  const OpDef& def = op_def(node.op);
+  if (def.collective) return Lane::comm;
+  const Lane computed = node.on_host ? Lane::host : Lane::compute;
+  if (!def.transfer) return computed;
+  const Tier from = graph.value(node.inputs[0]).tier;
+  const Tier to = graph.value(node.outputs[0]).tier;
+  if (from == Tier::nvme) return Lane::nvme_read;
+  if (to == Tier::nvme) return Lane::nvme_write;
+  if (from == to) return to == Tier::host ? Lane::host : Lane::compute;
+  return to == Tier::device ? Lane::h2d : Lane::d2h;
 }
 
 class ProgramBuilder {
@@ -105,19 +144,28 @@ class ProgramBuilder {
     keep_for_transfers(program_, machine, index, std::span(plan.buffers).subspan(first_transient_));
   }
 
-  /// Places the transient buffers above `base`; returns the end of the arena.
-  int64_t place(int64_t base) {
-    std::vector<ArenaItem> items;
-    for (size_t i = first_transient_; i < plan_.buffers.size(); ++i) {
-      const PlanBuffer& buffer = plan_.buffers[i];
-      items.push_back({buffer.bytes, buffer.first_step, buffer.last_step, 0});
+  /// Places the transient buffers of every tier above its states.
+  void place(TierBytes base, TierBytes alignment) {
+    for (int t = 0; t < kNumTiers; ++t) {
+      const auto tier = static_cast<Tier>(t);
+      std::vector<ArenaItem> items;
+      std::vector<size_t> ids;
+      for (size_t i = first_transient_; i < plan_.buffers.size(); ++i) {
+        const PlanBuffer& buffer = plan_.buffers[i];
+        if (buffer.tier != tier) continue;
+        // Blocks of whole alignments are placed at whole alignments.
+        items.push_back(
+            {round_up(buffer.bytes, of(alignment, tier)), buffer.first_step, buffer.last_step, 0});
+        ids.push_back(i);
+      }
+      if (items.empty()) continue;
+      if (tier == Tier::device) program_.live_peak_bytes = live_peak(items);
+      place_items(items);
+      const int64_t first = round_up(of(base, tier), of(alignment, tier));
+      for (size_t i = 0; i < items.size(); ++i) {
+        plan_.buffers[ids[i]].offset = first + items[i].offset;
+      }
     }
-    program_.live_peak_bytes = live_peak(items);
-    const int64_t bytes = place_items(items);
-    for (size_t i = 0; i < items.size(); ++i) {
-      plan_.buffers[first_transient_ + i].offset = base + items[i].offset;
-    }
-    return base + bytes;
   }
 
   PlanProgram take() {
@@ -144,27 +192,30 @@ class ProgramBuilder {
     const OpDef& def = op_def(node.op);
     const KernelSpec spec{step.op, step.attrs, step.input_types, step.output_types};
     int64_t workspace = 0;
+    step.lane = lane_of(graph_, node);
     if (def.collective) {
       const CollectiveSpec collective = collective_spec(spec);
-      step.lane = Lane::comm;
       step.cost.bytes = static_cast<double>(received_bytes(collective));
       workspace = collective_workspace_bytes(collective);
     } else {
       if (def.cost != nullptr) {
         step.cost = def.cost(step.input_types, step.output_types, step.attrs);
       }
-      workspace = support_.workspace_bytes(spec, step.scope);
+      if (!def.transfer) workspace = support_.workspace_bytes(spec, step.scope);
     }
     if (workspace > 0) {
-      step.workspace = def.collective ? share_workspace(workspace) : add_workspace(workspace);
+      step.workspace = def.collective
+                           ? share_workspace(workspace)
+                           : add_workspace(workspace, node.on_host ? Tier::host : Tier::device);
     }
     program_.steps.push_back(std::move(step));
   }
 
-  int32_t add_workspace(int64_t bytes) {
+  int32_t add_workspace(int64_t bytes, Tier tier) {
     const auto step = static_cast<int32_t>(program_.steps.size());
     plan_.buffers.push_back({.name = fmt::format("workspace.{}", step),
                              .memory_class = MemoryClass::workspace,
+                             .tier = tier,
                              .bytes = bytes,
                              .type = {DType::u8, {bytes}},
                              .program = index_,
@@ -175,7 +226,7 @@ class ProgramBuilder {
 
   /// Collectives run one after the other on their lane: one block serves all of them.
   int32_t share_workspace(int64_t bytes) {
-    if (comm_workspace_ < 0) comm_workspace_ = add_workspace(0);
+    if (comm_workspace_ < 0) comm_workspace_ = add_workspace(0, Tier::device);
     PlanBuffer& buffer = plan_.buffers[static_cast<size_t>(comm_workspace_)];
     buffer.bytes = std::max(buffer.bytes, bytes);
     buffer.type.shape = {buffer.bytes};
@@ -223,19 +274,21 @@ Plan build_plan(std::span<const ProgramInput> programs, const KernelSupport& sup
   plan.model = options.model;
 
   std::map<std::string, int32_t> state_buffers;
-  const int64_t state_bytes = place_states(programs, plan, state_buffers);
+  for (const ProgramInput& program : programs) {
+    WEFT_CHECK(program.graph != nullptr, "plan", "program {} has no graph", program.name);
+  }
+  const TierBytes alignment = alignments(programs);
+  const TierBytes state_bytes = place_states(programs, alignment, plan, state_buffers);
   SupportCache cache(support, options.backend);
-  int64_t peak_bytes = state_bytes;
   for (size_t i = 0; i < programs.size(); ++i) {
-    WEFT_CHECK(programs[i].graph != nullptr, "plan", "program {} has no graph", programs[i].name);
     ProgramBuilder builder(programs[i], static_cast<int32_t>(i), state_buffers, cache,
                            options.machine, plan);
-    peak_bytes = std::max(peak_bytes, builder.place(state_bytes));
+    builder.place(state_bytes, alignment);
     plan.programs.push_back(builder.take());
   }
   count_traffic(plan);
   predict_time(options, plan);
-  fill_tiers(options, peak_bytes, plan);
+  fill_tiers(options, plan);
   verify_plan(plan);
   return plan;
 }

@@ -32,6 +32,7 @@ struct PlanOptions {
   int64_t ranks_per_node = 0;                          // 0 = all on one node
   int64_t device_budget = 0;
   int64_t host_budget = 0;
+  int64_t nvme_budget = 0;
   ModelSummary model;
   MachineSpec machine;
   int64_t tokens_per_step = 0;  // of this rank in program "train"; 0 = MFU from the plan's FLOPs

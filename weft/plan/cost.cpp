@@ -6,6 +6,8 @@
 namespace weft {
 namespace {
 
+constexpr double kIoLatency = 1e-4;
+
 DType compute_dtype(const PlanStep& step) {
   for (const TensorType& type : step.input_types) {
     if (is_floating(type.dtype)) return type.dtype;
@@ -29,6 +31,13 @@ void count_traffic(Plan& plan) {
 double step_seconds(const PlanStep& step, const MachineSpec& machine) {
   if (op_def(step.op).collective) {
     return step.cost.bytes / machine.comm_bandwidth + machine.comm_latency;
+  }
+  switch (step.lane) {
+    case Lane::h2d:
+    case Lane::d2h: return step.cost.bytes / machine.copy_bandwidth + machine.step_overhead;
+    case Lane::nvme_read: return step.cost.bytes / machine.nvme_read_bandwidth + kIoLatency;
+    case Lane::nvme_write: return step.cost.bytes / machine.nvme_write_bandwidth + kIoLatency;
+    default: break;
   }
   const double peak = machine.flops(compute_dtype(step));
   const double math = peak > 0 ? step.cost.flops / peak : 0.0;

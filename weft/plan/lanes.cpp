@@ -66,18 +66,19 @@ void add_waits(const std::vector<PlanBuffer>& buffers, PlanProgram& program) {
       }
     };
     const auto lane = static_cast<size_t>(step.lane);
-    for_each_access(buffers, step, [&](const PlanBuffer& buffer, int32_t, bool is_write) {
-      maps[static_cast<size_t>(buffer.tier)].visit(
-          buffer.offset, buffer.offset + buffer.bytes,
-          [&](MemoryMap::Segment& segment) { after(segment, is_write); });
+    const auto map_of = [&](const Access& access) -> MemoryMap& {
+      return maps[static_cast<size_t>(buffers[static_cast<size_t>(access.buffer)].tier)];
+    };
+    for_each_access(buffers, step, [&](const Access& access) {
+      map_of(access).visit(access.begin, access.end,
+                           [&](MemoryMap::Segment& segment) { after(segment, access.is_write); });
     });
-    for_each_access(buffers, step, [&](const PlanBuffer& buffer, int32_t index, bool is_write) {
-      MemoryMap& map = maps[static_cast<size_t>(buffer.tier)];
-      const int64_t end = buffer.offset + buffer.bytes;
-      if (is_write) {
-        map.overwrite(buffer.offset, end, index, id, step.lane);
+    for_each_access(buffers, step, [&](const Access& access) {
+      MemoryMap& map = map_of(access);
+      if (access.is_write) {
+        map.overwrite(access.begin, access.end, access.buffer, id, step.lane);
       } else {
-        map.visit(buffer.offset, end, [&](MemoryMap::Segment& segment) {
+        map.visit(access.begin, access.end, [&](MemoryMap::Segment& segment) {
           segment.readers[lane] = std::max(segment.readers[lane], id);
         });
       }

@@ -89,6 +89,7 @@ class BufferAssigner {
     PlanBuffer buffer;
     buffer.name = value.name;
     buffer.memory_class = value.kind == ValueKind::input ? MemoryClass::inputs : value.memory_class;
+    buffer.tier = value.tier;
     buffer.type = value.type;
     buffer.bytes = value.type.bytes();
     buffer.program = program_;
@@ -189,7 +190,8 @@ class BufferAssigner {
     for (size_t input = 0; input < node.inputs.size(); ++input) {
       if (!may_share(def, input, output) || !ends_here(node, step, input)) continue;
       const int32_t buffer = assigned_[at(node.inputs[input])];
-      if (buffer < first_transient_ || buffers_[at(buffer)].bytes != graph_.type(value).bytes()) {
+      if (buffer < first_transient_ || buffers_[at(buffer)].bytes != graph_.type(value).bytes() ||
+          buffers_[at(buffer)].tier != graph_.value(value).tier) {
         continue;
       }
       taken_[input] = true;

@@ -17,6 +17,9 @@ struct MachineSpec {
   double step_overhead = 1e-6;         // seconds spent to start one kernel
   double comm_bandwidth = 4e9;         // bytes per second that a rank receives in a collective
   double comm_latency = 20e-6;         // seconds to meet for one collective
+  double copy_bandwidth = 5e9;         // bytes per second between device and host, each way
+  double nvme_read_bandwidth = 0.8e9;  // bytes per second and rank
+  double nvme_write_bandwidth = 0.5e9;
 
   /// Peak of matmul-like work on `dtype` operands; falls back to f32.
   double flops(DType dtype) const;

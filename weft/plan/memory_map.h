@@ -82,19 +82,43 @@ class MemoryMap {
   Map segments_;
 };
 
-/// Calls access(buffer, index, is_write) for every operand of a step, reads first; the workspace
-/// counts as written.
-template <class Access>
-void for_each_access(const std::vector<PlanBuffer>& buffers, const PlanStep& step, Access access) {
-  for (int32_t index : step.inputs) {
-    if (index >= 0) access(buffers[static_cast<size_t>(index)], index, false);
+/// The bytes of a buffer that a step touches.
+struct Access {
+  int32_t buffer = -1;
+  bool is_write = false;
+  int64_t begin = 0;  // in the tier's arena
+  int64_t end = 0;
+};
+
+/// Calls access(Access) for every operand of a step, reads first; the workspace counts as written.
+/// Transfers touch the piece they move, other operators whole buffers.
+template <class Visit>
+void for_each_access(const std::vector<PlanBuffer>& buffers, const PlanStep& step, Visit visit) {
+  const auto whole = [&](int32_t index, bool is_write) {
+    if (index < 0) return;
+    const PlanBuffer& b = buffers[static_cast<size_t>(index)];
+    visit(Access{index, is_write, b.offset, b.offset + b.bytes});
+  };
+  const OpDef& def = op_def(step.op);
+  if (def.transfer) {
+    const int64_t element = dtype_size(step.input_types[0].dtype);
+    const int64_t begin = step.attrs.get_int("begin", 0) * element;
+    const auto piece = [&](int32_t index, bool is_write, int64_t bytes) {
+      const PlanBuffer& b = buffers[static_cast<size_t>(index)];
+      visit(Access{index, is_write, b.offset + begin, b.offset + begin + bytes});
+    };
+    if (def.aliases.empty()) {  // load: a piece of the source becomes a value of its own
+      piece(step.inputs[0], false, step.output_types[0].bytes());
+      whole(step.outputs[0], true);
+    } else {  // store: a value becomes a piece of the target
+      whole(step.inputs[0], false);
+      piece(step.outputs[0], true, step.input_types[0].bytes());
+    }
+    return;
   }
-  for (int32_t index : step.outputs) {
-    if (index >= 0) access(buffers[static_cast<size_t>(index)], index, true);
-  }
-  if (step.workspace >= 0) {
-    access(buffers[static_cast<size_t>(step.workspace)], step.workspace, true);
-  }
+  for (int32_t index : step.inputs) whole(index, false);
+  for (int32_t index : step.outputs) whole(index, true);
+  whole(step.workspace, true);
 }
 
 }  // namespace weft

@@ -71,9 +71,8 @@ void predict_time(const PlanOptions& options, Plan& plan);
 
 // advice.cpp
 
-/// Fills plan.tiers, plan.fits and plan.advice once all offsets are known. `peak_bytes` of the
-/// device arena.
-void fill_tiers(const PlanOptions& options, int64_t peak_bytes, Plan& plan);
+/// Fills plan.tiers, plan.fits and plan.advice once all offsets are known.
+void fill_tiers(const PlanOptions& options, Plan& plan);
 
 // plan_text.cpp
 
@@ -82,12 +81,12 @@ std::string human_bytes(int64_t bytes);
 /// The memory table alone: one line per class of each tier in use.
 std::string memory_table(const Plan& plan);
 
-/// The program and step with the most live bytes; {-1, -1} when the plan has no program.
+/// The program and step with the most live bytes of a tier; {-1, -1} when there is no program.
 struct PeakMoment {
   int32_t program = -1;
   int32_t step = -1;
 };
-PeakMoment peak_moment(const Plan& plan);
+PeakMoment peak_moment(const Plan& plan, Tier tier = Tier::device);
 /// Is `buffer` in use at that moment? States always are.
 bool live_at(const PlanBuffer& buffer, PeakMoment moment);
 

@@ -4,15 +4,6 @@
 
 namespace weft {
 
-std::string_view tier_name(Tier tier) {
-  switch (tier) {
-    case Tier::device: return "device";
-    case Tier::host: return "host";
-    case Tier::nvme: return "nvme";
-  }
-  throw BugError("plan", "unknown tier");
-}
-
 std::string_view lane_name(Lane lane) {
   switch (lane) {
     case Lane::compute: return "compute";

@@ -15,18 +15,16 @@
 
 namespace weft {
 
-enum class Tier : uint8_t { device, host, nvme };
-inline constexpr int kNumTiers = 3;
-
 /// Lanes run their steps in order; steps of different lanes are ordered by waits only.
 enum class Lane : uint8_t { compute, comm, h2d, d2h, nvme_read, nvme_write, host };
 inline constexpr int kNumLanes = 7;
 
-std::string_view tier_name(Tier tier);
 std::string_view lane_name(Lane lane);
 
-/// Alignment in bytes of every buffer offset.
+/// Alignment in bytes of every buffer offset; of the cold tier and of whatever moves from or to it,
+/// what direct I/O asks for.
 inline constexpr int64_t kBufferAlignment = 64;
+inline constexpr int64_t kColdAlignment = 4096;
 
 struct PlanBuffer {
   std::string name;

@@ -154,13 +154,13 @@ std::string human_bytes(int64_t bytes) {
   return fmt::format("{} B", bytes);
 }
 
-PeakMoment peak_moment(const Plan& plan) {
+PeakMoment peak_moment(const Plan& plan, Tier tier) {
   PeakMoment moment;
   int64_t most = -1;
   for (size_t p = 0; p < plan.programs.size(); ++p) {
     std::vector<ArenaItem> items;
     for (const PlanBuffer& b : plan.buffers) {
-      if (b.program == static_cast<int32_t>(p) && b.tier == Tier::device) {
+      if (b.program == static_cast<int32_t>(p) && b.tier == tier) {
         items.push_back({b.bytes, b.first_step, b.last_step, 0});
       }
     }
@@ -181,11 +181,11 @@ bool live_at(const PlanBuffer& buffer, PeakMoment moment) {
 }
 
 std::string memory_table(const Plan& plan) {
-  const PeakMoment moment = peak_moment(plan);
   std::string text;
   for (int i = 0; i < kNumTiers; ++i) {
+    const auto tier = static_cast<Tier>(i);
     const TierUse& use = plan.tiers[static_cast<size_t>(i)];
-    if (i == 0 || use.peak_bytes > 0) text += tier_table(plan, static_cast<Tier>(i), moment);
+    if (i == 0 || use.peak_bytes > 0) text += tier_table(plan, tier, peak_moment(plan, tier));
   }
   return text;
 }

@@ -22,9 +22,9 @@ int32_t last_step_of(const PlanProgram& program) {
 void check_buffers(const Plan& plan) {
   const auto num_programs = static_cast<int32_t>(plan.programs.size());
   for (const PlanBuffer& b : plan.buffers) {
-    WEFT_CHECK(b.offset >= 0 && b.offset % kBufferAlignment == 0, kWhere,
-               "buffer {} has offset {}, expected a multiple of {}", b.name, b.offset,
-               kBufferAlignment);
+    const int64_t alignment = b.tier == Tier::nvme ? kColdAlignment : kBufferAlignment;
+    WEFT_CHECK(b.offset >= 0 && b.offset % alignment == 0, kWhere,
+               "buffer {} has offset {}, expected a multiple of {}", b.name, b.offset, alignment);
     WEFT_CHECK(b.bytes >= b.type.bytes(), kWhere, "buffer {} has {} bytes, its type needs {}",
                b.name, b.bytes, b.type.bytes());
     WEFT_CHECK(b.program >= -1 && b.program < num_programs, kWhere,
@@ -228,8 +228,11 @@ class Replay {
   }
 
   void check_step(int32_t step, const PlanStep& s) {
-    for_each_access(plan_.buffers, s, [&](const PlanBuffer& b, int32_t id, bool is_write) {
-      map(b).visit(b.offset, b.offset + b.bytes, [&](MemoryMap::Segment& segment) {
+    for_each_access(plan_.buffers, s, [&](const Access& access) {
+      const int32_t id = access.buffer;
+      const bool is_write = access.is_write;
+      const PlanBuffer& b = plan_.buffers[at(id)];
+      map(b).visit(access.begin, access.end, [&](MemoryMap::Segment& segment) {
         if (!is_write) {
           WEFT_CHECK(segment.owner == id, kWhere, "{} reads buffer {}, which {}",
                      step_text(program_, step), b.name, fate(segment));
@@ -242,12 +245,13 @@ class Replay {
       });
     });
     const auto lane = static_cast<size_t>(s.lane);
-    for_each_access(plan_.buffers, s, [&](const PlanBuffer& b, int32_t id, bool is_write) {
-      if (is_write) {
-        map(b).overwrite(b.offset, b.offset + b.bytes, id, step, s.lane);
-        last_writer_[id] = step;
+    for_each_access(plan_.buffers, s, [&](const Access& access) {
+      const PlanBuffer& b = plan_.buffers[at(access.buffer)];
+      if (access.is_write) {
+        map(b).overwrite(access.begin, access.end, access.buffer, step, s.lane);
+        last_writer_[access.buffer] = step;
       } else {
-        map(b).visit(b.offset, b.offset + b.bytes,
+        map(b).visit(access.begin, access.end,
                      [&](MemoryMap::Segment& segment) { segment.readers[lane] = step; });
       }
     });

@@ -1,5 +1,6 @@
 // sum_squares, verdict, adamw and sgd. The updates read each operand once and write it once.
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
 
@@ -70,7 +71,12 @@ class Verdict final : public CpuKernel {
 class Update : public CpuKernel {
  public:
   Update(const KernelSpec& spec, int threads)
-      : count_(spec.inputs.at(0).elements()), threads_(threads) {
+      : count_(spec.attrs.get_int("size", spec.inputs.at(0).elements())), threads_(threads) {
+    // An update of a piece takes each tensor either as the piece or whole.
+    for (size_t i = 0; i < offsets_.size() && i < spec.inputs.size(); ++i) {
+      const bool whole = spec.inputs[i].elements() != count_;
+      offsets_[i] = whole ? spec.attrs.get_int("begin", 0) : 0;
+    }
     if (spec.attrs.get_string("copy_dtype", "none") != "none") {
       copy_index_ = spec.outputs.size() - 1;
       copy_dtype_ = spec.outputs[copy_index_].dtype;
@@ -78,6 +84,16 @@ class Update : public CpuKernel {
   }
 
  protected:
+  /// Operand `i` from its piece on; an absent one stays nullptr. Outputs lie like tensor `tensor`.
+  const float* tensor_in(const KernelArgs& args, size_t i) const {
+    const auto* p = in<float>(args, i);
+    return p == nullptr ? p : p + offsets_[i];
+  }
+  float* tensor_out(const KernelArgs& args, size_t i, size_t tensor) const {
+    auto* p = out<float>(args, i);
+    return p == nullptr ? p : p + offsets_[tensor];
+  }
+
   /// update(args of the piece); without `apply` only unchanged values are passed on.
   template <class F>
   void over_pieces(const UpdateArgs& whole, const KernelArgs& args, bool apply, const F& update) {
@@ -120,6 +136,7 @@ class Update : public CpuKernel {
 
   int64_t count_;
   int threads_;
+  std::array<int64_t, 4> offsets_{};  // elements before the piece, per tensor
   size_t copy_index_ = 0;
   DType copy_dtype_ = DType::none;
 };
@@ -134,10 +151,10 @@ class AdamW final : public Update {
         weight_decay_(spec.attrs.get_double("weight_decay")) {}
   void run(const KernelArgs& args) override {
     UpdateArgs whole;
-    whole.w = in<float>(args, 0), whole.m = in<float>(args, 1), whole.v = in<float>(args, 2);
-    whole.g = in<float>(args, 3);
-    whole.new_w = out<float>(args, 0), whole.new_m = out<float>(args, 1);
-    whole.new_v = out<float>(args, 2);
+    whole.w = tensor_in(args, 0), whole.m = tensor_in(args, 1), whole.v = tensor_in(args, 2);
+    whole.g = tensor_in(args, 3);
+    whole.new_w = tensor_out(args, 0, 0), whole.new_m = tensor_out(args, 1, 1);
+    whole.new_v = tensor_out(args, 2, 2);
     const auto scalars =
         adamw_scalars(in<float>(args, 4), *in<float>(args, 5), beta1_, beta2_, eps_, weight_decay_);
     over_pieces(whole, args, *in<int32_t>(args, 6) != 0, [&](const UpdateArgs& piece, bool copy) {
@@ -157,9 +174,9 @@ class Sgd final : public Update {
         weight_decay_(static_cast<float>(spec.attrs.get_double("weight_decay"))) {}
   void run(const KernelArgs& args) override {
     UpdateArgs whole;
-    whole.w = in<float>(args, 0), whole.g = in<float>(args, 1), whole.m = in<float>(args, 2);
-    whole.new_w = out<float>(args, 0);
-    if (whole.m != nullptr) whole.new_m = out<float>(args, 1);
+    whole.w = tensor_in(args, 0), whole.g = tensor_in(args, 1), whole.m = tensor_in(args, 2);
+    whole.new_w = tensor_out(args, 0, 0);
+    if (whole.m != nullptr) whole.new_m = tensor_out(args, 1, 2);
     const SgdScalars<float> scalars = {*in<float>(args, 4), momentum_, weight_decay_,
                                        in<float>(args, 3)[0]};
     const auto& loops = whole.m != nullptr ? update_isa().sgd_momentum : update_isa().sgd;

@@ -28,6 +28,20 @@ void verdict(const Call& call) {
   *call.out_data<int32_t>(2) = finite ? 1 : 0;
 }
 
+/// Elements that an update works on: all, or a piece that each tensor holds whole or as the piece.
+struct Piece {
+  explicit Piece(const Call& call)
+      : count(call.attrs().get_int("size", call.elements(0))),
+        begin(call.attrs().get_int("begin", 0)) {}
+  /// Data of input `i` (or of the output that lies like it) from the piece on.
+  template <class P>
+  P* at(const Call& call, size_t i, P* data) const {
+    return data == nullptr || call.elements(i) == count ? data : data + begin;
+  }
+  int64_t count;
+  int64_t begin;
+};
+
 /// The weights in the dtype kernels read, when asked for: always the last output.
 void write_copy(const Call& call, const Out& copy, int64_t i, double w) {
   if (call.attrs().get_string("copy_dtype", "none") != "none") copy.set(i, w);
@@ -36,22 +50,26 @@ void write_copy(const Call& call, const Out& copy, int64_t i, double w) {
 // Inputs w, m, v, g, hyper, factor, apply; outputs w, m, v, copy?.
 template <class P>
 void adamw_of(const Call& call) {
-  const P* w = call.data<P>(0);
-  const P* m = call.data<P>(1);
-  const P* v = call.data<P>(2);
-  const P* g = call.data<P>(3);
+  const Piece piece(call);
+  const P* w = piece.at(call, 0, call.data<P>(0));
+  const P* m = piece.at(call, 1, call.data<P>(1));
+  const P* v = piece.at(call, 2, call.data<P>(2));
+  const P* g = piece.at(call, 3, call.data<P>(3));
+  P* out_w = piece.at(call, 0, call.out_data<P>(0));
+  P* out_m = piece.at(call, 1, call.out_data<P>(1));
+  P* out_v = piece.at(call, 2, call.out_data<P>(2));
   const Attrs& attrs = call.attrs();
   const AdamwScalars<P> scalars = adamw_scalars(
       call.data<P>(4), *call.data<P>(5), attrs.get_double("beta1"), attrs.get_double("beta2"),
       attrs.get_double("eps"), attrs.get_double("weight_decay"));
   const bool apply = *call.data<int32_t>(6) != 0;
   const Out copy = call.out(call.num_outputs() - 1);
-  for (int64_t i = 0; i < call.elements(0); ++i) {
+  for (int64_t i = 0; i < piece.count; ++i) {
     P new_w = w[i], new_m = m[i], new_v = v[i];
     if (apply) adamw_element(scalars, new_w, new_m, new_v, g[i]);
-    call.out_data<P>(0)[i] = new_w;
-    call.out_data<P>(1)[i] = new_m;
-    call.out_data<P>(2)[i] = new_v;
+    out_w[i] = new_w;
+    out_m[i] = new_m;
+    out_v[i] = new_v;
     write_copy(call, copy, i, new_w);
   }
 }
@@ -59,24 +77,27 @@ void adamw_of(const Call& call) {
 // Inputs w, g, momentum?, hyper, factor, apply; outputs w, momentum?, copy?.
 template <class P>
 void sgd_of(const Call& call) {
-  const P* w = call.data<P>(0);
-  const P* g = call.data<P>(1);
-  const P* buffer = call.data<P>(2);
+  const Piece piece(call);
+  const P* w = piece.at(call, 0, call.data<P>(0));
+  const P* g = piece.at(call, 1, call.data<P>(1));
+  const P* buffer = piece.at(call, 2, call.data<P>(2));
+  P* out_w = piece.at(call, 0, call.out_data<P>(0));
+  P* out_buffer = buffer == nullptr ? nullptr : piece.at(call, 2, call.out_data<P>(1));
   const SgdScalars<P> scalars = {
       *call.data<P>(4), static_cast<P>(call.attrs().get_double("momentum")),
       static_cast<P>(call.attrs().get_double("weight_decay")), call.data<P>(3)[0]};
   const bool apply = *call.data<int32_t>(5) != 0;
   const Out copy = call.out(call.num_outputs() - 1);
-  for (int64_t i = 0; i < call.elements(0); ++i) {
+  for (int64_t i = 0; i < piece.count; ++i) {
     P new_w = w[i];
     if (buffer != nullptr) {
       P new_buffer = buffer[i];
       if (apply) sgd_momentum_element(scalars, new_w, new_buffer, g[i]);
-      call.out_data<P>(1)[i] = new_buffer;
+      out_buffer[i] = new_buffer;
     } else if (apply) {
       new_w = sgd_element(scalars, new_w, g[i]);
     }
-    call.out_data<P>(0)[i] = new_w;
+    out_w[i] = new_w;
     write_copy(call, copy, i, new_w);
   }
 }
