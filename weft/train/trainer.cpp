@@ -80,7 +80,9 @@ class Trainer {
       const bool last = state_.step == cfg().train.steps;
       if (eval_due(last)) {
         run_eval();
-        if (decision.signal == 0) decision.signal = vote_signal(ranks_, StopSignals::received());
+        decision.signal = vote_signal(ranks_, StopSignals::received());
+      } else if (ranks_.world() == 1) {
+        decision.signal = StopSignals::received();
       }
       if (decision.signal != 0) stop_by_signal(decision.signal);
       if (save_due(last, decision.save_by_time)) save();
