@@ -34,10 +34,12 @@ std::string checkpoint_name(int64_t step);
 
 struct WriterOptions {
   int64_t keep = 3;   // newest complete checkpoints kept; <= 0 keeps all
-  bool async = true;  // snapshot to host memory, write in the background
+  bool async = true;  // snapshot to host memory, write in the background; every rank or none
   /// Old checkpoints stay until the next save (or retire()): by then a step has shown that the
   /// newest one gives a finite loss. One more than `keep` is on disk meanwhile.
   bool wait_for_proof = false;
+  /// Several ranks: bytes a rank writes before it hears of the others.
+  int64_t round_bytes = int64_t{256} << 20;
 };
 
 /// Saves into one folder of checkpoints. Calls come from one thread; the background thread touches

@@ -10,6 +10,8 @@
 #include "weft/checkpoint/fake_store.h"
 #include "weft/checkpoint/hf_export.h"
 #include "weft/checkpoint/hf_import.h"
+#include "weft/checkpoint/rank_layout.h"
+#include "weft/comm/launch.h"
 #include "weft/io/faulty.h"
 #include "weft/io/hf_folder.h"
 #include "weft/io/test_folder.h"
@@ -280,6 +282,63 @@ TEST_F(HfModel, ExportTakesTokenizerFilesAlongAndRefusesAFullFolder) {
   expect_error<UsageError>([&] { export_states(files_, store, model, out_); }, {out_});
   files_.remove_all(hf_);
   EXPECT_TRUE(export_states(files_, store, model, folder_.file("b")).copied.empty());
+}
+
+TEST_F(HfModel, B39_RanksImportTheirPiecesOfAnyLayout) {
+  // The values of a whole model, as a folder.
+  const RankLayout one(1, 0, false);
+  FakeStore whole = one.filled_store(0, 3);
+  CheckpointMeta meta = make_meta(1);
+  const ExportReport exported =
+      export_states(files_, whole, meta.model, hf_, {.dtype = DType::f32});
+  for (int seed = 0; seed < 12; ++seed) {
+    const RankLayout layout(1 + seed % 5, seed, seed % 2 == 0);
+    run_ranks({.world = layout.world(), .stall_seconds = 60}, [&](Communicator& communicator) {
+      FakeStore store = layout.filled_store(communicator.rank(), 4);
+      const ImportReport report = import_hf_weights(files_, store, hf_, &communicator);
+      EXPECT_EQ(report.tensors, exported.tensors);
+      EXPECT_EQ(report.bytes, exported.bytes);
+      EXPECT_EQ(report.dtype, "f32");
+      const FakeStore weights = layout.filled_store(communicator.rank(), 3);
+      const FakeStore moments = layout.filled_store(communicator.rank(), 4);
+      for (size_t i = 0; i < store.states().size(); ++i) {
+        const bool slot = !store.states()[i].slot.empty();
+        EXPECT_EQ(store.content()[i], (slot ? moments : weights).content()[i])
+            << store.states()[i].name << " of rank " << communicator.rank();
+      }
+      return 0;
+    });
+  }
+}
+
+TEST_F(HfModel, B37_WhatOneRankCannotImportStopsAll) {
+  // The second half of a tensor is large enough for the first rank not to read it.
+  const int64_t rows = 1 << 12;
+  const int64_t columns = 1 << 8;
+  std::vector<float> values(static_cast<size_t>(rows * columns), 1.0f);
+  values.back() = std::numeric_limits<float>::infinity();
+  write_hf(hf_, {{"w.weight", {rows, columns}, values}});
+  const auto half = [&](int rank) {
+    FakeStore store;
+    store.add("w.weight", StateRole::weight, DType::f32, {rows / 2, columns},
+              {"w.weight", {rows, columns}, {rank * rows / 2, 0}});
+    return store;
+  };
+  FakeStore first = half(0);
+  EXPECT_EQ(import_hf_weights(files_, first, hf_).tensors, 1);
+  EXPECT_EQ(first.values("w.weight")[columns], 1.0f);
+  run_ranks({.world = 2, .stall_seconds = 60}, [&](Communicator& communicator) {
+    FakeStore store = half(communicator.rank());
+    expect_error<InputError>([&] { import_hf_weights(files_, store, hf_, &communicator); },
+                             {"rank 1", "w.weight", "inf", "element 1048575"});
+    return 0;
+  });
+  run_ranks({.world = 2, .stall_seconds = 60}, [&](Communicator& communicator) {
+    FakeStore store;  // neither knows the tensor
+    expect_error<InputError>([&] { import_hf_weights(files_, store, hf_, &communicator); },
+                             {"w.weight", "not part of this model"});
+    return 0;
+  });
 }
 
 TEST_F(HfModel, B06_ExportRefusesADamagedCheckpointAndLeavesNothing) {

@@ -58,7 +58,7 @@ class RankLayout {
     for (int d = 1; d <= world; ++d) {
       if (world % d == 0) divisors.push_back(d);
     }
-    op_ = divisors[static_cast<size_t>(below(divisors.size()))];
+    op = divisors[static_cast<size_t>(below(divisors.size()))];
     const std::pair<const char*, Shape> model[] = {
         {"model.embed_tokens.weight", {11, 7}},
         {"model.layers.0.mlp.up_proj.weight", {5, 7}},
@@ -82,17 +82,17 @@ class RankLayout {
   /// The states of one rank, without values.
   FakeStore store(int rank) const {
     FakeStore result;
-    const int64_t data = world_ / op_;
+    const int64_t data = world_ / op;
     for (const Tensor& tensor : tensors) {
       Shape begin(tensor.shape.size(), 0);
       Shape extent = tensor.shape;
       if (tensor.cut_dim >= 0) {
         const auto d = static_cast<size_t>(tensor.cut_dim);
-        cut(tensor.shape[d], op_, rank % op_, begin[d], extent[d]);
+        cut(tensor.shape[d], op, rank % op, begin[d], extent[d]);
       }
       int64_t flat_begin = 0;
       int64_t count = 0;
-      cut(num_elements(extent), data, rank / op_, flat_begin, count);
+      cut(num_elements(extent), data, rank / op, flat_begin, count);
       const LogicalSlice box{tensor.name, tensor.shape, begin};
       const LogicalSlice flat{tensor.name, tensor.shape, begin, extent, flat_begin};
       const bool empty = (tensor.flat ? count : num_elements(extent)) == 0;
@@ -137,6 +137,7 @@ class RankLayout {
 
   int world() const { return world_; }
 
+  int op = 1;  // ranks along axis op; the others are along axis data
   std::vector<Tensor> tensors;
 
  private:
@@ -146,7 +147,6 @@ class RankLayout {
   }
 
   int world_;
-  int op_ = 1;
   bool moments_;
 };
 

@@ -9,12 +9,18 @@
 #include "weft/base/check.h"
 #include "weft/base/json.h"
 #include "weft/checkpoint/agree.h"
+#include "weft/checkpoint/rank_file.h"
 #include "weft/checkpoint/write.h"
 
 namespace weft {
 namespace {
 
 constexpr const char* kWhere = "checkpoint";
+// First character of the messages that settle a layout.
+constexpr char kAsync = 'a';
+constexpr char kStreamed = 's';
+// Answer of rank 0 while some rank still writes.
+constexpr const char* kMore = "more";
 
 Shape shape_of(const Json& json) {
   Shape shape;
@@ -156,7 +162,7 @@ std::string piece_name(const std::string& tensor, const Shape& shape, const Box&
   return fmt::format("{}[{}]", tensor, text);
 }
 
-void RankSaver::agree_on_layout(const std::vector<PlanState>& states) {
+void RankSaver::agree_on_layout(const std::vector<PlanState>& states, bool async) {
   std::vector<HeldPiece> held;
   std::string text;
   const std::exception_ptr failure = failure_of([&] {
@@ -169,7 +175,11 @@ void RankSaver::agree_on_layout(const std::vector<PlanState>& states) {
   }
   const auto assign = [&](const std::vector<std::string>& messages) {
     std::vector<std::vector<HeldPiece>> lists;
-    for (const std::string& message : messages) lists.push_back(parse_held(message));
+    bool all_async = true;
+    for (const std::string& message : messages) {
+      all_async = all_async && message[0] == kAsync;
+      lists.push_back(parse_held(std::string_view(message).substr(1)));
+    }
     const std::vector<std::vector<int>> writers = assign_writers(lists);
     std::map<std::string, LogicalTensor> tensors;
     all_.assign(lists.size(), {});
@@ -182,10 +192,12 @@ void RankSaver::agree_on_layout(const std::vector<PlanState>& states) {
     for (auto& [name, tensor] : tensors) tensors_.push_back(std::move(tensor));
     Json answer = Json::array();
     for (const std::vector<int>& list : writers) answer.push(Json(list));
-    return answer.dump();
+    return (all_async ? kAsync : kStreamed) + answer.dump();
   };
-  const std::string answer = agree(&communicator_, failure, text, assign);
-  const Json json = parse_json(answer, kWhere);
+  const std::string answer =
+      agree(&communicator_, failure, (async ? kAsync : kStreamed) + text, assign);
+  async_ = answer[0] == kAsync;
+  const Json json = parse_json(std::string_view(answer).substr(1), kWhere);
   for (const Json& i : json.as_array()[static_cast<size_t>(communicator_.rank())].as_array()) {
     mine_.push_back(held[static_cast<size_t>(i.as_int())]);
     states_to_write_.push_back(mine_.back().state);
@@ -209,38 +221,6 @@ std::string RankSaver::begin(const std::string& root, const std::string& name) {
     return file_name(aside_->path());
   };
   return join_path(root, agree(&communicator_, nullptr, name, make_folder));
-}
-
-/// Writes the file, none without pieces; returns its size, and place and checksum of every box.
-std::string RankSaver::write_own_file(const std::string& folder, StateBytes& source, bool finite) {
-  if (mine_.empty()) return "[]";
-  files_.make_folders(folder);  // there already; a file system of several machines looks anew
-  std::vector<TensorInfo> infos;
-  for (const HeldPiece& piece : mine_) {
-    for (const Box& box : piece.boxes) {
-      infos.push_back({piece_name(piece.tensor, piece.shape, box), piece.dtype, box.extent});
-    }
-  }
-  SafetensorsWriter writer(files_, join_path(folder, rank_file_name(communicator_.rank())),
-                           std::move(infos));
-  const TensorEntry& last = writer.tensors().back();
-  Json report = Json::array();
-  report.push(last.offset + last.bytes);
-  std::vector<char> scratch;
-  for (const HeldPiece& piece : mine_) {
-    const int64_t element = dtype_size(piece.dtype);
-    const auto* data = static_cast<const char*>(source.bytes(piece.state, scratch));
-    if (finite) require_finite(piece.tensor, data, piece.dtype, piece.bytes() / element);
-    for (const Box& box : piece.boxes) {
-      const TensorEntry& entry = writer.at(piece_name(piece.tensor, piece.shape, box));
-      writer.write(entry, 0, data, entry.bytes);
-      report.push(entry.offset);
-      report.push(checksum_hex(data, entry.bytes));
-      data += entry.bytes;
-    }
-  }
-  writer.finish();
-  return report.dump();
 }
 
 Manifest RankSaver::join(const std::vector<std::string>& reports,
@@ -283,14 +263,21 @@ void RankSaver::write_and_commit(const std::string& root, const std::string& nam
                                  StateBytes& source, const CheckpointMeta& meta, bool finite) {
   const FolderGuard guard{aside_};
   const std::string folder = begin(root, name);
-  std::string report;
-  const std::exception_ptr failure =
-      failure_of([&] { report = write_own_file(folder, source, finite); });
-  agree(&communicator_, failure, report, [&](const std::vector<std::string>& reports) {
+  RankFile file(files_, join_path(folder, rank_file_name(communicator_.rank())), mine_);
+  const auto commit_when_done = [&](const std::vector<std::string>& reports) {
+    if (std::count(reports.begin(), reports.end(), "") > 0) return std::string(kMore);
     files_.write_text(join_path(folder, kManifestName), manifest_text(join(reports, meta)));
     aside_->commit();
     return std::string();
-  });
+  };
+  std::string answer = kMore;
+  while (answer == kMore) {
+    std::string report;
+    const std::exception_ptr failure = failure_of([&] {
+      if (file.write_some(source, finite, round_bytes_)) report = file.report().dump();
+    });
+    answer = agree(&communicator_, failure, report, commit_when_done);
+  }
 }
 
 }  // namespace weft

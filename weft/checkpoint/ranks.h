@@ -42,24 +42,29 @@ std::string piece_name(const std::string& tensor, const Shape& shape, const Box&
 /// Channel::checkpoint: all ranks make the same calls, and all throw the same error.
 class RankSaver {
  public:
-  RankSaver(FileSystem& files, Communicator& communicator)
-      : files_(files), communicator_(communicator) {}
+  RankSaver(FileSystem& files, Communicator& communicator, int64_t round_bytes)
+      : files_(files), communicator_(communicator), round_bytes_(round_bytes) {}
 
-  /// Settles who writes what, at the first call; later ones must come with the same states.
-  void agree_on_layout(const std::vector<PlanState>& states);
+  /// Settles, at the first call, who writes what, and whether saves run in the background: only
+  /// when every rank has `async`. Later calls must come with the same states.
+  void agree_on_layout(const std::vector<PlanState>& states, bool async);
+  bool async() const { return async_; }
   /// States this rank writes, in the order of the store.
   const std::vector<int>& states_to_write() const { return states_to_write_; }
-  /// Rank 0 makes the folder aside, every rank writes its file, rank 0 commits.
+  /// Rank 0 makes the folder aside, every rank writes its file, rank 0 commits. The ranks hear of
+  /// each other every round_bytes, so that they stop early when one fails, and so that none takes
+  /// another that only writes more for one that stalls.
   void write_and_commit(const std::string& root, const std::string& name, StateBytes& source,
                         const CheckpointMeta& meta, bool finite);
 
  private:
   std::string begin(const std::string& root, const std::string& name);
-  std::string write_own_file(const std::string& folder, StateBytes& source, bool finite);
   Manifest join(const std::vector<std::string>& reports, const CheckpointMeta& meta) const;
 
   FileSystem& files_;
   Communicator& communicator_;
+  int64_t round_bytes_;
+  bool async_ = false;
   std::string layout_;           // held_text of this rank, once agreed
   std::vector<HeldPiece> mine_;  // what this rank writes
   std::vector<int> states_to_write_;

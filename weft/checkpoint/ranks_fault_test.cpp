@@ -24,6 +24,7 @@ constexpr int kWorld = 3;
 /// Every rank has elements of every tensor to write.
 RankLayout layout_of() {
   RankLayout layout(kWorld, 0);
+  layout.op = 1;
   for (RankLayout::Tensor& tensor : layout.tensors) {
     tensor.flat = true;
     tensor.cut_dim = -1;
@@ -211,6 +212,35 @@ TEST_F(RankFaults, ARankThatDiesLeavesTheOlderCheckpointAndNoHang) {
     EXPECT_EQ(peers, kWorld - 1);
     expect_only_first();
   }
+}
+
+TEST_F(RankFaults, TheOthersStopSoonAfterOneFails) {
+  const auto writes_of_rank_2 = [&] {
+    int64_t count = 0;
+    for (const std::string& line : faulty_.log()) {
+      if (line.rfind("write rank-00002", 0) == 0) ++count;
+    }
+    return count;
+  };
+  const auto save_in_rounds = [&](int64_t step, int64_t bytes) {
+    run([&](Communicator& communicator) {
+      FakeStore store = layout_.filled_store(communicator.rank(), 1);
+      CheckpointWriter writer(files_, folder_.path(), {.async = false, .round_bytes = bytes},
+                              &communicator);
+      writer.save(store, make_meta(step));
+    });
+  };
+  save_in_rounds(1, 1);
+  EXPECT_TRUE(holds(folder_.file("step-00000001"), 1));
+  const int64_t all = writes_of_rank_2();
+  EXPECT_GT(all, 10);
+  faulty_.add({.op = FileOp::open, .path_part = "rank-00001", .times = 1, .error = EIO});
+  EXPECT_THROW(save_in_rounds(2, 1), ResourceError);
+  EXPECT_LT(writes_of_rank_2() - all, 6);  // the header and one piece of at most three boxes
+  expect_only_first();
+  faulty_.clear();
+  save_in_rounds(2, 200);
+  EXPECT_TRUE(holds(folder_.file("step-00000002"), 1));
 }
 
 TEST_F(RankFaults, OnlyTheFirstRankRemovesAndCleansUp) {

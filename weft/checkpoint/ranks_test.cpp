@@ -151,6 +151,7 @@ TEST_F(Ranks, ExportIsTheSameFromAnyLayout) {
 
 TEST_F(Ranks, ReplicasAreWrittenOnceAndSpreadEvenly) {
   RankLayout layout(4, 0);
+  layout.op = 1;
   for (RankLayout::Tensor& tensor : layout.tensors) {
     tensor.cut_dim = -1;
     tensor.flat = tensor.flat_weight = false;
@@ -188,38 +189,7 @@ TEST_F(Ranks, ARankWithNothingToWriteHasNoFile) {
             (std::vector<std::string>{"manifest.json", "rank-00000.safetensors"}));
 }
 
-TEST_F(Ranks, PiecesNameTheirBox) {
-  EXPECT_EQ(piece_name("w", {4, 6}, {{0, 0}, {4, 6}}), "w");
-  EXPECT_EQ(piece_name("w", {4, 6}, {{1, 0}, {2, 6}}), "w[1:3, 0:6]");
-  EXPECT_EQ(piece_name("w@m", {}, {}), "w@m");
-  EXPECT_EQ(rank_file_name(2), "rank-00002.safetensors");
-}
-
-std::vector<HeldPiece> held(const std::vector<Box>& boxes, const Shape& shape = {4, 2},
-                            DType dtype = DType::f32) {
-  std::vector<HeldPiece> pieces;
-  for (const Box& box : boxes) pieces.push_back({"w", dtype, shape, {box}, 0});
-  return pieces;
-}
-
-TEST_F(Ranks, EveryDistinctPieceHasOneWriter) {
-  const Box top{{0, 0}, {2, 2}};
-  const Box bottom{{2, 0}, {2, 2}};
-  EXPECT_EQ(assign_writers({held({top}), held({top, bottom}), held({bottom})}),
-            (std::vector<std::vector<int>>{{0}, {1}, {}}));
-  EXPECT_EQ(assign_writers({held({}), held({top, bottom, bottom})}),
-            (std::vector<std::vector<int>>{{}, {0, 1}}));
-  EXPECT_EQ(assign_writers({held({}), held({})}), (std::vector<std::vector<int>>{{}, {}}));
-}
-
-TEST_F(Ranks, LayoutsThatDoNotFitTogetherAreRefused) {
-  const Box top{{0, 0}, {2, 2}};
-  const Box bottom{{2, 0}, {2, 2}};
-  const Box most{{0, 0}, {3, 2}};
-  EXPECT_THROW(assign_writers({held({top}), held({top})}), BugError);             // a gap
-  EXPECT_THROW(assign_writers({held({most}), held({bottom})}), BugError);         // an overlap
-  EXPECT_THROW(assign_writers({held({top}), held({bottom}, {5, 2})}), BugError);  // shapes
-  EXPECT_THROW(assign_writers({held({top}), held({bottom}, {4, 2}, DType::bf16)}), BugError);
+TEST_F(Ranks, GapsAreRefusedByAllRanks) {
   const auto errors = errors_of<BugError>(2, [&](Communicator& communicator) {
     FakeStore store;  // both ranks hold the same half
     store.add_parameter("w.weight", {1, 3}, {"w.weight", {2, 3}, {0, 0}});
@@ -341,6 +311,7 @@ TEST_F(Ranks, B38_LeftOverIsWhatNoRankHas) {
 TEST_F(Ranks, WeightsAloneFillCopiesOfAnotherPiece) {
   // bf16 weights, whole on every rank, beside masters cut flat; moments are left alone.
   RankLayout layout(4, 0);
+  layout.op = 1;
   for (RankLayout::Tensor& tensor : layout.tensors) {
     tensor.flat = true;
     tensor.flat_weight = tensor.drop = false;
@@ -381,6 +352,21 @@ TEST_F(Ranks, B71_BackgroundSavesWriteWhatSynchronousOnesDo) {
     }
   }
   EXPECT_EQ(contents[0], contents[1]);
+}
+
+TEST_F(Ranks, SavesStreamWhenOneRankHasNoRoomForASnapshot) {
+  const RankLayout layout(3, 4);
+  run(3, [&](Communicator& communicator) {
+    FakeStore store = layout.filled_store(communicator.rank(), 1);
+    const bool async = communicator.rank() != 1;
+    CheckpointWriter writer(files_, folder_.path(), {.keep = 0, .async = async}, &communicator);
+    for (int step = 1; step <= 2; ++step) {
+      const std::string path = writer.save(store, make_meta(step));
+      EXPECT_EQ(read_manifest(files_, path).train.step, step);  // durable at once
+    }
+    writer.retire();
+  });
+  expect_loads(layout, folder_.file(checkpoint_name(2)), 1);
 }
 
 TEST_F(Ranks, B73_AllRanksTakePartAndFoldersMayExist) {

@@ -45,7 +45,7 @@ struct CheckpointWriter::Impl {
       : files(file_system), root(std::move(folder)), options(writer_options) {
     if (the_communicator == nullptr || the_communicator->world() == 1) return;
     communicator = the_communicator;
-    ranks.emplace(files, *communicator);
+    ranks.emplace(files, *communicator, options.round_bytes);
   }
 
   bool first_rank() const { return communicator == nullptr || communicator->rank() == 0; }
@@ -53,7 +53,8 @@ struct CheckpointWriter::Impl {
   /// Groups of a store that is whole; several ranks settle who writes what instead.
   std::vector<LogicalGroup> settle(const std::vector<PlanState>& states) {
     if (ranks) {
-      ranks->agree_on_layout(states);
+      ranks->agree_on_layout(states, options.async);
+      options.async = ranks->async();
       return {};
     }
     std::vector<LogicalGroup> groups = group_states(states);
