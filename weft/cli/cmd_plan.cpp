@@ -45,7 +45,7 @@ class PlanVerb : public Verb {
 
 int PlanVerb::run() {
   const std::string_view stages[] = {"",       "model", "cut",  "shard", "local",
-                                     "expand", "fuse",  "step", "plan"};
+                                     "expand", "fuse",  "step", "tiers", "plan"};
   if (std::find(std::begin(stages), std::end(stages), stage_) == std::end(stages)) {
     throw UsageError(
         "plan --dump",

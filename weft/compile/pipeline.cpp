@@ -8,6 +8,9 @@
 //     -> fuse_add         sums fold into the kernels that make their operands
 //     -> remove_dead      nodes nothing depends on
 //     -> buckets          small collectives travel together
+//     -> tiers            loads and stores of what does not live on the device (docs/tiers.md);
+//     again
+//                         with more moved away until the plan fits
 //     -> plan             order, liveness, arena, lanes, predicted time (plan/)
 //
 // Every graph is verified after every pass, the plan after the last one.
@@ -20,8 +23,10 @@
 
 #include "weft/base/check.h"
 #include "weft/compile/default_shards.h"
+#include "weft/compile/offload.h"
 #include "weft/compile/passes.h"
 #include "weft/compile/step_graph.h"
+#include "weft/compile/tier_policy.h"
 #include "weft/plan/build.h"
 #include "weft/shard/localize.h"
 
@@ -98,6 +103,11 @@ class Pipeline {
   /// What the user should know about the given strategies.
   const std::vector<std::string>& advice() const { return advice_; }
 
+  void check(const std::string& name, std::string_view stage, const Graph& graph) const {
+    verify_graph(graph);
+    if (options_.dump) options_.dump(stage, "program " + name + "\n" + print_graph(graph));
+  }
+
  private:
   /// Bytes over op with the family's own strategies.
   double bytes_of_defaults(Graph graph) {
@@ -119,11 +129,6 @@ class Pipeline {
         "cut the first matmul of a pair by its output (weight = [\"\", \"op\"]) and the second by "
         "its input (weight = [\"op\", \"\"])",
         given, program.name == "train" ? "step" : program.name, usual));
-  }
-
-  void check(const std::string& name, std::string_view stage, const Graph& graph) const {
-    verify_graph(graph);
-    if (options_.dump) options_.dump(stage, "program " + name + "\n" + print_graph(graph));
   }
 
   const KernelSupport& support_;
@@ -170,8 +175,6 @@ PlanOptions plan_options(const Config& config, const ModelSpec& spec, const Mesh
     options.mesh[mesh.name(axis)] = mesh.size(axis);
     options.groups[mesh.name(axis)] = mesh.group(rank, axis);
   }
-  options.device_budget = config.memory.device.value_or(0);
-  options.host_budget = config.memory.host.value_or(0);
   options.model.parameters = count_parameters(spec);
   options.model.active_parameters = options.model.parameters;
   options.model.flops_per_token = flops_per_token(spec, config.data.seq_len);
@@ -203,12 +206,17 @@ class Compiler {
   const Mesh& mesh() const { return pipeline_.mesh(); }
 
   Plan plan(int rank) {
-    std::vector<ProgramInput> inputs;
     for (Program& program : programs_) pipeline_.lower(program, rank);
-    for (const Program& program : programs_) inputs.push_back({program.name, &program.graph});
     PlanOptions for_plan = plan_options(config_, spec_, mesh(), rank);
     for_plan.ranks_per_node = options_.ranks_per_node;
-    Plan plan = build_plan(inputs, support_, for_plan);
+    const TierBudgets budgets = tier_budgets(config_, local_ranks());
+    for_plan.device_budget = budgets.device;
+    for_plan.host_budget = budgets.host;
+    for_plan.nvme_budget = std::max<int64_t>(0, budgets.nvme);
+    TierPolicy policy(config_, programs_.front().graph, budgets);
+    Plan plan = build(policy.choice(), for_plan);
+    while (!plan.fits && policy.move_more(plan)) plan = build(policy.choice(), for_plan);
+    plan.notes = policy.reasons();
     plan.advice.insert(plan.advice.end(), pipeline_.advice().begin(), pipeline_.advice().end());
     if (options_.dump) options_.dump("plan", plan_text(plan));
     return plan;
@@ -228,6 +236,24 @@ class Compiler {
   }
 
  private:
+  /// The plan of all programs with the tiers of `choice`.
+  Plan build(const TierChoice& choice, const PlanOptions& for_plan) {
+    std::vector<ProgramInput> inputs;
+    std::vector<Graph> graphs;
+    graphs.reserve(programs_.size());
+    for (const Program& program : programs_) {
+      graphs.push_back(program.graph);
+      offload(graphs.back(), choice);
+      if (!choice.empty()) pipeline_.check(program.name, "tiers", graphs.back());
+      inputs.push_back({program.name, &graphs.back()});
+    }
+    return build_plan(inputs, support_, for_plan);
+  }
+
+  int64_t local_ranks() const {
+    return options_.ranks_per_node > 0 ? options_.ranks_per_node : mesh().world();
+  }
+
   const Config& config_;
   const ModelSpec& spec_;
   const KernelSupport& support_;

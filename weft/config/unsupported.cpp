@@ -14,10 +14,6 @@ void refuse_unsupported(const Config& c) {
                            "removing the key",
                            key, key_value(*find_key(key), c).dump(), expected));
   };
-  const auto stays_on_device = [](const OffloadPolicy& policy) {
-    return policy.tier == "auto" || policy.tier == "device";
-  };
-
   refuse(c.model.family == "moe", "model.family", "gpt2 or llama");
   refuse(c.precision.compute == "fp16", "precision.compute", "bf16 or fp32");
   refuse(c.train.microbatch_order == "vertical", "train.microbatch_order", "auto or horizontal");
@@ -26,15 +22,6 @@ void refuse_unsupported(const Config& c) {
   refuse(c.parallel.expert > 1, "parallel.expert", "1");
   refuse(c.parallel.strategy == "auto", "parallel.strategy", "semi or manual");
 
-  refuse(!c.memory.nvme.empty(), "memory.nvme", "no folders");
-  refuse(c.memory.nvme_limit.has_value(), "memory.nvme_limit", "auto");
-  refuse(!stays_on_device(c.offload.optimizer), "offload.optimizer", "auto or device");
-  refuse(!stays_on_device(c.offload.weights), "offload.weights", "auto or device");
-  refuse(!stays_on_device(c.offload.gradients), "offload.gradients", "auto or device");
-  refuse(!stays_on_device(c.offload.activations), "offload.activations", "auto or device");
-  refuse(c.offload.update_on == "host", "offload.update_on", "auto or device");
-  refuse(c.offload.prefetch.has_value(), "offload.prefetch", "auto");
-  refuse(!c.offload.groups.empty(), "offload.groups", "no entries");
   refuse(c.recompute.policy != "none", "recompute.policy", "none");
 
   refuse(c.monitor.prometheus_port != 0, "monitor.prometheus_port", "0");

@@ -124,7 +124,8 @@ struct Plan {
   int64_t snapshot_bytes = 0;
   PlanTime time;
   bool fits = true;
-  std::vector<std::string> advice;
+  std::vector<std::string> notes;   // what was decided, and why
+  std::vector<std::string> advice;  // what the user could do
 
   /// Throws BugError when there is no such program.
   const PlanProgram& program(std::string_view name) const;

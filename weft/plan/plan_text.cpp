@@ -256,6 +256,7 @@ std::string plan_text(const Plan& plan) {
     text +=
         fmt::format("communication that compute waits for: {:.1f} ms\n", plan.time.comm_exposed_ms);
   }
+  for (const std::string& line : plan.notes) text += "note: " + line + "\n";
   for (const std::string& line : plan.advice) text += "advice: " + line + "\n";
   return text;
 }

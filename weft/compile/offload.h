@@ -1,0 +1,33 @@
+// Puts states, gradients and activations into the tiers that were chosen for them: the graph of one
+// rank gets loads and stores, updates work piece by piece. Nothing is computed otherwise than
+// before, so every bit stays.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+
+#include "weft/ir/graph.h"
+
+namespace weft {
+
+struct TierChoice {
+  std::map<std::string, Tier> homes;        // state -> home; device when absent
+  std::map<std::string, Tier> gradients;    // parameter -> where its gradient sum waits
+  std::map<std::string, Tier> activations;  // value name -> where it waits for the backward pass
+  bool update_on_host = false;              // of states that are not all on the device
+  int64_t chunk_bytes = int64_t{16} << 20;  // of one tensor of an update piece
+  int32_t pieces_ahead = 2;                 // update pieces that are loaded before their turn
+  int32_t loads_ahead = 2;                  // weights and activations loaded before their turn
+
+  bool empty() const { return homes.empty() && gradients.empty() && activations.empty(); }
+};
+
+/// Rewrites `graph`. Names that the graph does not have are ignored: other programs have them.
+void offload(Graph& graph, const TierChoice& choice);
+
+/// Moves every sum of squares right behind the gradient it reads, so that gradients need not wait
+/// on the device for the verdict.
+void hoist_sums(Graph& graph);
+
+}  // namespace weft

@@ -1,0 +1,250 @@
+#include "weft/compile/offload_update.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "weft/base/check.h"
+#include "weft/ops/op_kind.h"
+
+namespace weft {
+namespace {
+
+size_t at(int32_t id) { return static_cast<size_t>(id); }
+
+/// One update node and the tensors it reads; inputs before `tensors` are parameters, gradients and
+/// slots, those behind are scalars.
+struct Update {
+  NodeId node = kNoNode;
+  size_t tensors = 0;
+  int64_t elements = 0;
+  int64_t piece = 0;  // elements of a piece
+};
+
+struct Piece {
+  size_t update = 0;
+  int64_t begin = 0;
+  int64_t size = 0;
+  std::vector<ValueId> operands;  // once loaded
+};
+
+class UpdateStream {
+ public:
+  UpdateStream(Graph& graph, const TierChoice& choice)
+      : graph_(graph),
+        choice_(choice),
+        where_(choice.update_on_host ? Tier::host : Tier::device),
+        same_(at(graph.num_values())) {
+    std::iota(same_.begin(), same_.end(), 0);
+    for (const State& state : graph.states()) {
+      if (state.result != kNoValue) state_of_result_[state.result] = state.value;
+    }
+  }
+
+  void run() {
+    collect();
+    if (updates_.empty()) return;
+    std::vector<NodeId> order;
+    const NodeId count = graph_.num_nodes();
+    size_t next = 0;
+    for (NodeId id = 0; id < count; ++id) {
+      if (next < updates_.size() && updates_[next].node == id) {
+        // All pieces stand where the first update stood; the others leave their place.
+        if (next == 0) append_pieces(order);
+        ++next;
+      } else {
+        order.push_back(id);
+      }
+    }
+    graph_.substitute(full_replacement());
+    graph_.reorder_nodes(order);
+  }
+
+ private:
+  static bool is_update(const Node& node) {
+    return node.phase == Phase::update && !op_def(node.op).transfer &&
+           !op_def(node.op).aliases.empty() && op_def(node.op).aliases[0].required;
+  }
+
+  bool is_away(const Node& node) const {
+    return std::any_of(node.inputs.begin(), node.inputs.end(), [&](ValueId id) {
+      return id != kNoValue && graph_.value(id).tier != Tier::device;
+    });
+  }
+
+  /// Updates of which something lives off the device, and the sizes of their pieces.
+  void collect() {
+    for (NodeId id = 0; id < graph_.num_nodes(); ++id) {
+      const Node& node = graph_.node(id);
+      if (!is_update(node) || !is_away(node)) continue;
+      Update update;
+      update.node = id;
+      const TensorType& w = graph_.type(node.inputs[0]);
+      update.elements = w.elements();
+      while (update.tensors < node.inputs.size() &&
+             (node.inputs[update.tensors] == kNoValue ||
+              graph_.type(node.inputs[update.tensors]) == w)) {
+        ++update.tensors;
+      }
+      // A tensor of 1 or 3 elements looks like the scalars behind it; those are always three.
+      update.tensors = std::min(update.tensors, node.inputs.size() - 3);
+      update.piece = std::max<int64_t>(1, choice_.chunk_bytes / dtype_size(w.dtype));
+      const size_t index = updates_.size();
+      for (int64_t begin = 0; begin == 0 || begin < update.elements; begin += update.piece) {
+        pieces_.push_back({index, begin, std::min(update.piece, update.elements - begin), {}});
+      }
+      updates_.push_back(update);
+    }
+  }
+
+  void append_pieces(std::vector<NodeId>& order) {
+    const NodeId first = graph_.num_nodes();
+    const auto ahead = static_cast<size_t>(std::max(0, choice_.pieces_ahead));
+    for (size_t i = 0; i < std::min(ahead, pieces_.size()); ++i) load(pieces_[i]);
+    for (size_t i = 0; i < pieces_.size(); ++i) {
+      if (i + ahead < pieces_.size()) load(pieces_[i + ahead]);
+      compute(pieces_[i]);
+    }
+    graph_.set_on_host(false);
+    for (NodeId id = first; id < graph_.num_nodes(); ++id) order.push_back(id);
+  }
+
+  void enter(const Update& update) {
+    const Node& node = graph_.node(update.node);
+    graph_.set_scope(node.scope);
+    graph_.set_phase(node.phase);
+    graph_.set_micro(node.micro);
+    graph_.set_on_host(false);
+  }
+
+  ValueId current(ValueId state) const {
+    const auto found = version_.find(state);
+    return found == version_.end() ? state : found->second;
+  }
+
+  /// The operand where the update works: loaded as a piece unless it is there already.
+  ValueId bring(ValueId id, const Piece& piece) {
+    if (id == kNoValue) return kNoValue;
+    const ValueId value = current(id);
+    if (graph_.value(value).tier == where_) return value;
+    const ValueId loaded = graph_.add(
+        OpKind::load, {value},
+        {{"tier", static_cast<int64_t>(where_)}, {"begin", piece.begin}, {"size", piece.size}});
+    graph_.value(loaded).memory_class = MemoryClass::prefetch;
+    return loaded;
+  }
+
+  /// Scalars are the same for all pieces.
+  ValueId bring_scalar(ValueId id) {
+    if (id == kNoValue || graph_.value(id).tier == where_) return id;
+    const auto [known, fresh] = scalars_.try_emplace(id, kNoValue);
+    if (fresh) {
+      known->second = graph_.add(OpKind::load, {id}, {{"tier", static_cast<int64_t>(where_)}});
+    }
+    return known->second;
+  }
+
+  /// Loads the states of a piece. Where they already are, the version current at its turn is used.
+  void load(Piece& piece) {
+    const Update& update = updates_[piece.update];
+    enter(update);
+    const std::vector<ValueId> inputs = graph_.node(update.node).inputs;
+    for (size_t i = 0; i < update.tensors; ++i) {
+      piece.operands.push_back(bring(inputs[i], piece));
+    }
+  }
+
+  void compute(Piece& piece) {
+    const Update& update = updates_[piece.update];
+    enter(update);
+    const Node node = graph_.node(update.node);  // a copy: adding nodes moves the list
+    std::vector<ValueId> operands;
+    for (size_t i = 0; i < node.inputs.size(); ++i) {
+      if (i >= update.tensors) {
+        operands.push_back(bring_scalar(node.inputs[i]));
+      } else if (node.inputs[i] != kNoValue && in_place(node.inputs[i])) {
+        operands.push_back(current(node.inputs[i]));
+      } else {
+        operands.push_back(piece.operands[i]);
+      }
+    }
+    Attrs attrs = node.attrs;
+    attrs.set("begin", piece.begin);
+    attrs.set("size", piece.size);
+    graph_.set_on_host(where_ == Tier::host);
+    const std::vector<ValueId> made = graph_.add_node(node.op, operands, std::move(attrs));
+    graph_.set_on_host(false);
+    const OpDef& def = op_def(node.op);
+    for (size_t i = 0; i < node.outputs.size(); ++i) {
+      if (node.outputs[i] == kNoValue) continue;
+      const auto alias =
+          std::find_if(def.aliases.begin(), def.aliases.end(), [&](const OpAlias& entry) {
+            return entry.required && entry.output == static_cast<int>(i);
+          });
+      if (alias != def.aliases.end()) {
+        keep_state(node.inputs[static_cast<size_t>(alias->input)], node.outputs[i], made[i], piece);
+      } else {
+        keep_copy(node.outputs[i], made[i], piece, update);
+      }
+    }
+  }
+
+  bool in_place(ValueId state) const { return graph_.value(state).tier == where_; }
+
+  void keep_state(ValueId state, ValueId result, ValueId made, const Piece& piece) {
+    graph_.value(made).memory_class = graph_.value(state).memory_class;
+    version_[state] = in_place(state) ? made : store(made, current(state), piece);
+    same_[at(result)] = version_[state];
+  }
+
+  /// The rounded weights of a piece go to the weight's home, or come together on the device for
+  /// whoever reads them.
+  void keep_copy(ValueId result, ValueId made, const Piece& piece, const Update& update) {
+    const auto state = state_of_result_.find(result);
+    if (state != state_of_result_.end()) {
+      version_[state->second] = store(made, current(state->second), piece);
+      same_[at(result)] = version_[state->second];
+      return;
+    }
+    const ValueId here =
+        where_ == Tier::device
+            ? made
+            : graph_.add(OpKind::load, {made}, {{"tier", static_cast<int64_t>(Tier::device)}});
+    std::vector<ValueId>& parts = copies_[result];
+    parts.push_back(here);
+    if (piece.begin + piece.size < update.elements) return;
+    same_[at(result)] =
+        parts.size() == 1 ? here : graph_.add(OpKind::concat, parts, {{"dim", int64_t{0}}});
+  }
+
+  ValueId store(ValueId value, ValueId target, const Piece& piece) {
+    const MemoryClass memory_class = graph_.value(target).memory_class;
+    const ValueId next = graph_.add(OpKind::store, {value, target}, {{"begin", piece.begin}});
+    graph_.value(next).memory_class = memory_class;
+    return next;
+  }
+
+  std::vector<ValueId> full_replacement() {
+    const size_t known = same_.size();
+    same_.resize(at(graph_.num_values()));
+    std::iota(same_.begin() + static_cast<std::ptrdiff_t>(known), same_.end(),
+              static_cast<ValueId>(known));
+    return same_;
+  }
+
+  Graph& graph_;
+  const TierChoice& choice_;
+  Tier where_;
+  std::vector<ValueId> same_;                   // per value: what stands for it afterwards
+  std::map<ValueId, ValueId> state_of_result_;  // result -> state value
+  std::map<ValueId, ValueId> version_;          // state value -> its newest version
+  std::map<ValueId, ValueId> scalars_;          // scalar -> its copy where updates work
+  std::map<ValueId, std::vector<ValueId>> copies_;
+  std::vector<Update> updates_;
+  std::vector<Piece> pieces_;
+};
+
+}  // namespace
+
+void offload_updates(Graph& graph, const TierChoice& choice) { UpdateStream(graph, choice).run(); }
+
+}  // namespace weft
