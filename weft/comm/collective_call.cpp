@@ -53,7 +53,9 @@ CollectiveCall collective_call(const KernelSpec& spec, std::span<const int32_t> 
   call.signature = fmt::format("{} of {}{}", call.name, dtype_name(call.spec.dtype),
                                call.spec.reduction == Reduction::sum ? "" : " logsumexp");
   for (const CollectiveTensor& tensor : call.spec.tensors) {
-    call.signature += fmt::format(" {}", logical_elements(call.spec, tensor));
+    const int64_t elements = logical_elements(call.spec, tensor);
+    call.logical_elements += elements;
+    call.signature += fmt::format(" {}", elements);
   }
   return call;
 }

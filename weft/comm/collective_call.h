@@ -14,7 +14,8 @@ struct CollectiveCall {
   CollectiveSpec spec;
   std::vector<int32_t> group;  // world ranks of the members
   int64_t element_bytes = 0;
-  std::string name;  // "all_reduce over axis op": for people
+  int64_t logical_elements = 0;  // of all tensors, the same on every member
+  std::string name;              // "all_reduce over axis op": for people
   /// Equal on all members that run the same collective: kind, dtype, reduction, sizes.
   std::string signature;
 

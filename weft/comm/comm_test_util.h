@@ -301,16 +301,15 @@ inline std::vector<CommCase> comm_cases() {
   return cases;
 }
 
-/// Cases of more than one chunk per member.
+/// Cases of more than one chunk per member, for 3 or 4 members.
 inline std::vector<CommCase> large_comm_cases() {
   using enum CollectiveKind;
-  const int64_t rows = 3 * kCollectiveChunkBytes / (4 * 1000) + 7;
-  return {{.kind = all_reduce, .shapes = {{rows, 1000}, {5000}}},
-          {.kind = all_reduce, .dtype = DType::bf16, .shapes = {{rows, 2001}}, .in_place = true},
-          {.kind = reduce_scatter, .shapes = {{1000, rows}, {17, rows}}, .dim = 1},
-          {.kind = all_gather, .shapes = {{1000, rows}, {17, rows}}, .dim = 1},
-          {.kind = all_gather, .shapes = {{rows, 1000}, {5000}}},
-          {.kind = all_to_all, .shapes = {{rows, 1000}}, .dim = 1, .gather_dim = 0}};
+  const int64_t rows = 9 * kCollectiveChunkBytes / 2 / (8 * 1000) + 7;  // of 1000 f64
+  return {
+      {.kind = all_reduce, .dtype = DType::f64, .shapes = {{rows, 1000}, {5000}}},
+      {.kind = reduce_scatter, .dtype = DType::f64, .shapes = {{1000, rows}, {7, rows}}, .dim = 1},
+      {.kind = all_gather, .dtype = DType::f64, .shapes = {{1000, rows}, {7, rows}}, .dim = 1},
+      {.kind = all_gather, .dtype = DType::f64, .shapes = {{rows, 1000}, {5000}}}};
 }
 
 inline std::vector<int32_t> all_ranks(int world) {

@@ -2,9 +2,6 @@
 
 #include <fmt/core.h>
 
-#include <algorithm>
-#include <new>
-
 namespace weft {
 
 bool Fault::raise(int rank, std::string_view cause) noexcept {
@@ -34,20 +31,6 @@ void Fault::throw_peer_error() const {
   throw PeerError("comm", fmt::format("rank {}: {}", rank(), cause()));
 }
 
-ErrorText describe(const std::exception_ptr& error) {
-  try {
-    std::rethrow_exception(error);
-  } catch (const Error& known) {
-    return {known.code(), known.what()};
-  } catch (const std::bad_alloc&) {
-    return {ExitCode::resource, "[memory] got no more memory; try a smaller configuration"};
-  } catch (const std::exception& other) {
-    return {ExitCode::bug, fmt::format("[bug] got {}", other.what())};
-  } catch (...) {
-    return {ExitCode::bug, "[bug] got an exception of an unknown type"};
-  }
-}
-
 bool speaks_for_all(std::span<const RankEnd> ends, int first) {
   const ExitCode code = ends[static_cast<size_t>(first)].error.code;
   if (code == ExitCode::usage || code == ExitCode::alarm || code == ExitCode::interrupted) {
@@ -58,6 +41,12 @@ bool speaks_for_all(std::span<const RankEnd> ends, int first) {
     if (code == ExitCode::peer && i != static_cast<size_t>(first)) return false;
   }
   return true;
+}
+
+ErrorData run_error(std::span<const RankEnd> ends, int first) {
+  const ErrorData& error = ends[static_cast<size_t>(first)].error;
+  if (speaks_for_all(ends, first)) return error;
+  return {ExitCode::peer, fmt::format("[comm] rank {}: {}", first, error.text)};
 }
 
 std::atomic<int64_t>& Traffic::counter(const std::string& axis) {

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <atomic>
-#include <exception>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -11,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "weft/base/error.h"
+#include "weft/base/raise.h"
 
 namespace weft {
 
@@ -34,22 +33,17 @@ class Fault {
   std::string cause_;
 };
 
-/// Text and exit code of any exception; bad_alloc counts as resource, unknown ones as bug.
-struct ErrorText {
-  ExitCode code = ExitCode::bug;
-  std::string text;
-};
-ErrorText describe(const std::exception_ptr& error);
-
 /// How one rank ended.
 struct RankEnd {
   bool failed = false;
-  ErrorText error;
+  ErrorData error;
 };
 /// Is the error of rank `first`, the one that failed first, that of the whole run? So when its
 /// kind concerns all ranks (usage, alarm, interrupted) or when every rank failed by itself with
 /// the same exit code. A PeerError of another rank is a consequence, never a failure by itself.
 bool speaks_for_all(std::span<const RankEnd> ends, int first);
+/// The error of the whole run: that of rank `first`, or PeerError "rank N: cause".
+ErrorData run_error(std::span<const RankEnd> ends, int first);
 
 /// Bytes received from other ranks, per axis.
 class Traffic {

@@ -152,7 +152,9 @@ TEST(ThreadRanksFailure, ErrorsThatConcernAllKeepTheirType) {
   EXPECT_EQ(with(AlarmError("a", "b")), "5: [a] b");
   EXPECT_EQ(with(Interrupted("a", "b")), "75: [a] b");
   EXPECT_EQ(with(BugError("a", "b")), "6: [comm] rank 1: [a] b");
-  EXPECT_EQ(with(std::runtime_error("odd")), "6: [comm] rank 1: [bug] got odd");
+  EXPECT_EQ(with(std::runtime_error("odd")),
+            "6: [comm] rank 1: [weft] got an unexpected error (odd), expected none; this is a bug "
+            "in weft");
 }
 
 TEST(ThreadRanksFailure, WhenAllFailAlikeTheErrorStays) {

@@ -43,12 +43,12 @@ class ThreadCollective final : public Kernel {
       throw;  // of meet(): has left already
     } catch (...) {
       world_.abort(group_.meeting.members()[static_cast<size_t>(me_)],
-                   describe(std::current_exception()).text);
+                   error_data(std::current_exception()).text);
       group_.meeting.leave_after_failure(me_);
       throw;
     }
     traffic_.fetch_add(received_, std::memory_order_relaxed);
-    group_.meeting.meet(me_, call_.name);  // the others have read
+    group_.meeting.meet(me_, call_.name, Meeting::Then::go);  // the others have read
   }
 
  private:

@@ -52,7 +52,7 @@ class ThreadRanks {
     errors_[static_cast<size_t>(rank)] = error;
     std::string cause;
     try {
-      cause = describe(error).text;
+      cause = error_data(error).text;
     } catch (...) {
       cause.clear();  // no memory for the text
     }
@@ -63,14 +63,17 @@ class ThreadRanks {
     const int first = world_.fault().rank();
     std::vector<RankEnd> ends(errors_.size());
     for (size_t i = 0; i < ends.size(); ++i) {
-      if (errors_[i] != nullptr) ends[i] = {true, describe(errors_[i])};
+      if (errors_[i] != nullptr) ends[i] = {true, error_data(errors_[i])};
     }
-    const RankEnd& end = ends[static_cast<size_t>(first)];
+    RankEnd& end = ends[static_cast<size_t>(first)];
     if (end.failed && speaks_for_all(ends, first)) {
       std::rethrow_exception(errors_[static_cast<size_t>(first)]);
     }
-    if (!end.failed || end.error.code == ExitCode::peer) world_.fault().throw_peer_error();
-    throw PeerError("comm", fmt::format("rank {}: {}", first, end.error.text));
+    // The cause is the better text when the rank stalled, or ended well after it had aborted.
+    if (!end.failed || end.error.code == ExitCode::peer) {
+      end = {true, {ExitCode::peer, world_.fault().cause()}};
+    }
+    raise(run_error(ends, first));
   }
 
   ThreadWorld world_;
