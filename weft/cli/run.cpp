@@ -2,10 +2,10 @@
 #include <fmt/format.h>
 
 #include <cstdio>
-#include <new>
 
 #include "weft/base/error.h"
 #include "weft/base/log.h"
+#include "weft/base/raise.h"
 #include "weft/cli/cli_parse.h"
 #include "weft/comm/launch.h"
 #include "weft/config/schema.h"
@@ -33,7 +33,8 @@ std::string overview(const std::vector<std::unique_ptr<Verb>>& verbs) {
                                fmt::join(names, ", "), near.empty() ? "--help" : near));
 }
 
-int dispatch(const std::vector<std::string>& words) {
+/// `all_ranks` becomes false when only one process of a launcher goes on.
+int dispatch(const std::vector<std::string>& words, bool& all_ranks) {
   const auto verbs = all_verbs();
   const std::string word = words.empty() ? "" : words.front();
   if (word == "--help" || word == "-h" || word == "help") {
@@ -51,15 +52,29 @@ int dispatch(const std::vector<std::string>& words) {
       print_text(help);
       return 0;
     }
-    if (!verb->runs_on_all_ranks() && detect_launch().rank > 0) return 0;
+    all_ranks = verb->runs_on_all_ranks();
+    if (!all_ranks && detect_launch().rank > 0) return 0;
     return verb->run();
   }
   refuse_verb(verbs, word);
 }
 
-int report(ExitCode code, std::string_view text) {
-  log_line(LogLevel::error, text);  // "weft: error: [where] …"
-  return static_cast<int>(code);
+int say(const ErrorData& error) {
+  log_line(LogLevel::error, error.text);  // "weft: error: [where] …"
+  return static_cast<int>(error.code);
+}
+
+/// Ends the program with `error`. Processes of a launcher, which mostly meet the same error, end
+/// together, so that it is printed once.
+int report(const ErrorData& error, bool all_ranks) {
+  if (!all_ranks) return say(error);
+  try {
+    const Launch launch = detect_launch();
+    if (launch.kind != LaunchKind::mpi) return say(error);
+    return run_ranks({.world = launch.world}, [&](Communicator&) -> int { raise(error); });
+  } catch (const std::exception&) {
+    return say(error);
+  }
 }
 
 }  // namespace
@@ -75,24 +90,17 @@ void print_text(std::string_view text) {
 void print_json(const Json& document) { print_text(document.dump(2) + "\n"); }
 
 int run_weft(const std::vector<std::string>& words) {
+  bool all_ranks = true;
   try {
-    const int code = dispatch(words);
+    const int code = dispatch(words, all_ranks);
     if (std::fflush(stdout) != 0) {
       throw ResourceError("stdout",
                           "got a write error, expected room for the output; try checking "
                           "the disk or pipe behind it");
     }
     return code;
-  } catch (const Error& error) {
-    return report(error.code(), error.what());
-  } catch (const std::bad_alloc&) {
-    return report(ExitCode::resource,
-                  "[memory] got no memory from the system, expected more free "
-                  "memory; try a smaller micro-batch or model");
-  } catch (const std::exception& error) {
-    return report(ExitCode::bug, fmt::format("[weft] got an unexpected error ({}), expected none; "
-                                             "this is a bug in weft",
-                                             error.what()));
+  } catch (...) {
+    return report(error_data(std::current_exception()), all_ranks);
   }
 }
 
