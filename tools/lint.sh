@@ -20,9 +20,11 @@ tests='(_test\.cpp|_test_util\.h|/test_[a-z_]*\.h):'
 refuse "which operator a node is may be asked only in ops, model, autodiff, optim, backend, fuse_*.cpp and tests" \
   "$(search 'OpKind::' "${sources[@]}" weft |
     grep -vE '^weft/(ops|model|autodiff|optim|backend)/|/fuse_[a-z_]*\.cpp:' | grep -vE "$tests" || true)"
+# A communicator's abort() ends the run of the other ranks, by errors.
 refuse "library code throws, it never ends the process (a second signal may)" \
   "$(search '\b(abort|exit|_exit|_Exit|quick_exit|terminate)\(' "${sources[@]}" weft |
-    grep -vE '^weft/train/signals\.cpp:' | grep -vE "$tests" || true)"
+    grep -vE '^weft/train/signals\.cpp:|^weft/comm/.*\babort\(|(\.|->)abort\(|:[0-9]+: *//' |
+    grep -vE "$tests" || true)"
 refuse "unfinished work belongs into the issue list" \
   "$(search '\b(TODO|FIXME|XXX)\b' "${sources[@]}" --include=*.md --include=CMakeLists.txt weft tests docs cmake)"
 refuse "paths of one machine" \
