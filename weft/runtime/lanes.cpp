@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <chrono>
 #include <new>
 
@@ -13,6 +14,8 @@ namespace {
 
 /// `done` of a lane whose waiters must wake up because the run failed.
 constexpr int32_t kReleased = INT32_MAX;
+/// Transfers of a cold lane that are under way at once: the disk's queue never runs dry.
+constexpr size_t kTransfersUnderWay = 3;
 /// Tries before a waiting lane goes to sleep.
 constexpr int kSpins = 200;
 
@@ -90,6 +93,12 @@ RunTimes LaneExecutor::times() const {
   times.compute_ms = compute.busy_ms - compute.collective_ms;
   // A collective on the compute lane itself is exposed as a whole.
   times.comm_exposed_ms = compute.collective_ms + compute.waited_ms[at(Lane::comm)];
+  for (const Lane lane : {Lane::h2d, Lane::d2h, Lane::host}) {
+    times.copy_exposed_ms += compute.waited_ms[at(lane)];
+  }
+  for (const Lane lane : {Lane::nvme_read, Lane::nvme_write}) {
+    times.io_exposed_ms += compute.waited_ms[at(lane)];
+  }
   for (size_t i = 0; i < lanes_.size(); ++i) {
     times.update_ms += lanes_[i].update_ms;
     times.comm_ms += i == at(Lane::comm) ? lanes_[i].busy_ms : lanes_[i].collective_ms;
@@ -103,7 +112,11 @@ void LaneExecutor::serve(Lane lane) {
     generation_.wait(seen);
     seen = generation_.load();
     if (stopping_.load()) return;
-    run_lane(lane);
+    if (lane == Lane::nvme_read || lane == Lane::nvme_write) {
+      run_cold_lane(lane);
+    } else {
+      run_lane(lane);
+    }
     if (working_.fetch_sub(1) == 1) working_.notify_all();
   }
 }
@@ -144,19 +157,85 @@ void LaneExecutor::run_lane(Lane lane) {
       (*trace_)[static_cast<size_t>(step.index)] = {step.index, lane, begin - start_us_,
                                                     end - start_us_};
     }
-    if (!alone) {
-      // A released lane stays released.
-      int32_t before = state.done.load(std::memory_order_relaxed);
-      if (before != kReleased) {
-        state.done.compare_exchange_strong(before, step.index, std::memory_order_release,
-                                           std::memory_order_relaxed);
-      }
-      state.done.notify_all();
-    }
+    if (!alone) publish(state, step.index);
   }
   state.busy_ms = busy_us * 1e-3;
   state.collective_ms = collective_us * 1e-3;
   state.update_ms = update_us * 1e-3;
+}
+
+/// Tells waiters that a step has finished. A released lane stays released.
+void LaneExecutor::publish(LaneState& state, int32_t step) {
+  int32_t before = state.done.load(std::memory_order_relaxed);
+  if (before != kReleased) {
+    state.done.compare_exchange_strong(before, step, std::memory_order_release,
+                                       std::memory_order_relaxed);
+  }
+  state.done.notify_all();
+}
+
+bool LaneExecutor::is_ready(const BoundStep& step) const {
+  return std::all_of(step.waits.begin(), step.waits.end(), [&](int32_t wait) {
+    return lanes_[at(lane_of(wait))].done.load(std::memory_order_acquire) >= wait;
+  });
+}
+
+void LaneExecutor::run_cold_lane(Lane lane) {
+  LaneState& state = lanes_[at(lane)];
+  state.busy_ms = state.collective_ms = state.update_ms = 0;
+  state.waited_ms.fill(0);
+  struct Under {
+    const BoundStep* step;
+    double begin;
+  };
+  std::array<Under, kTransfersUnderWay> under{};
+  size_t first = 0;
+  size_t count = 0;
+  const BoundStep* current = nullptr;
+  double busy_since = 0;
+  const auto finish_oldest = [&] {
+    const Under oldest = under[first];
+    first = (first + 1) % under.size();
+    --count;
+    current = oldest.step;
+    oldest.step->transfer->finish();
+    const double end = now_us();
+    if (count == 0) state.busy_ms += (end - busy_since) * 1e-3;
+    if (trace_ != nullptr) {
+      (*trace_)[static_cast<size_t>(oldest.step->index)] = {
+          oldest.step->index, lane, oldest.begin - start_us_, end - start_us_};
+    }
+    publish(state, oldest.step->index);
+  };
+  try {
+    for (const BoundStep& step : program_->lanes[at(lane)]) {
+      // What others wait for is not held back for a transfer that cannot begin yet.
+      while (count > 0 && (count == under.size() || !is_ready(step))) finish_oldest();
+      const double asked = now_us();
+      bool ready = true;
+      for (const int32_t wait : step.waits) ready = ready && wait_for(wait);
+      if (!ready || failed_.load(std::memory_order_relaxed)) break;
+      const double begin = now_us();
+      if (!step.waits.empty())
+        state.waited_ms[at(lane_of(step.waits[0]))] += (begin - asked) * 1e-3;
+      current = &step;
+      step.transfer->begin();
+      if (count == 0) busy_since = begin;
+      under[(first + count) % under.size()] = {&step, begin};
+      ++count;
+    }
+    while (count > 0) finish_oldest();
+  } catch (...) {
+    fail(*current);
+    // The others must not write into memory that is about to be used for something else.
+    while (count > 0) {
+      try {
+        finish_oldest();
+      } catch (...) {
+        // The first error is the one that is reported.
+      }
+    }
+  }
 }
 
 Lane LaneExecutor::lane_of(int32_t step) const {

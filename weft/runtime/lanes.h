@@ -17,12 +17,14 @@
 #include "weft/comm/communicator.h"
 #include "weft/plan/plan.h"
 #include "weft/runtime/session.h"
+#include "weft/runtime/tier_memory.h"
 
 namespace weft {
 
 /// A step with its kernel and pointers; the spans point into the BoundProgram.
 struct BoundStep {
   Kernel* kernel = nullptr;
+  Transfer* transfer = nullptr;  // the kernel, when the step is one
   KernelArgs args;
   std::span<const int32_t> waits;
   int32_t index = 0;  // in PlanProgram::steps
@@ -64,6 +66,10 @@ class LaneExecutor {
 
   void serve(Lane lane);
   void run_lane(Lane lane);
+  /// A lane of the cold tier: begins the next transfers while earlier ones are under way.
+  void run_cold_lane(Lane lane);
+  bool is_ready(const BoundStep& step) const;
+  void publish(LaneState& state, int32_t step);
   Lane lane_of(int32_t step) const;
   bool wait_for(int32_t step);
   RunTimes times() const;

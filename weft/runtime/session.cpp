@@ -10,6 +10,7 @@
 #include "weft/plan/kernel_key.h"
 #include "weft/runtime/lanes.h"
 #include "weft/runtime/state_init.h"
+#include "weft/runtime/tier_memory.h"
 
 namespace weft {
 namespace {
@@ -25,33 +26,15 @@ size_t at(int32_t index) { return static_cast<size_t>(index); }
 }  // namespace
 
 struct Session::Impl {
-  Impl(const Plan& the_plan, Backend& the_backend, Communicator* the_communicator)
+  Impl(const Plan& the_plan, Backend& the_backend, Communicator* the_communicator,
+       const ColdOptions* cold)
       : plan(the_plan),
         backend(the_backend),
         communicator(the_communicator),
+        memory(the_plan, the_backend, cold),
         executor(the_plan, the_communicator) {}
 
-  std::byte* address(int32_t buffer) const {
-    const PlanBuffer& b = plan.buffers[at(buffer)];
-    return arenas[static_cast<size_t>(b.tier)]->data() + b.offset;
-  }
-
-  void allocate() {
-    for (size_t i = 0; i < arenas.size(); ++i) {
-      const auto tier = static_cast<Tier>(i);
-      const int64_t bytes =
-          plan.tiers[i].peak_bytes - (tier == Tier::host ? plan.snapshot_bytes : 0);
-      if (bytes == 0) continue;
-      WEFT_CHECK(tier == Tier::device, "session",
-                 "got a plan with {} bytes in tier {}, expected "
-                 "device memory only",
-                 bytes, tier_name(tier));
-      arenas[i] = backend.allocate(bytes);
-      WEFT_CHECK(arenas[i] != nullptr && arenas[i]->bytes() == bytes, "session",
-                 "backend {} gave another arena than the {} bytes asked for", backend.name(),
-                 bytes);
-    }
-  }
+  std::byte* address(int32_t buffer) const { return memory.address(buffer); }
 
   /// One kernel per distinct description and lane: lanes may run at the same time.
   Kernel* prepare(const PlanStep& step) {
@@ -93,7 +76,13 @@ struct Session::Impl {
     for (size_t i = 0; i < program.steps.size(); ++i) {
       const PlanStep& step = program.steps[i];
       BoundStep entry;
-      entry.kernel = prepare(step);
+      if (op_def(step.op).transfer) {
+        transfers.push_back(memory.transfer(step));
+        entry.transfer = transfers.back().get();
+        entry.kernel = entry.transfer;
+      } else {
+        entry.kernel = prepare(step);
+      }
       const size_t first_input = bound.inputs.size();
       for (int32_t id : step.inputs) bound.inputs.push_back(id < 0 ? nullptr : address(id));
       const size_t first_output = bound.outputs.size();
@@ -136,11 +125,23 @@ struct Session::Impl {
     return *source;
   }
 
+  /// Runs body over ranges of elements, in parallel where both states allow it: the cold tier takes
+  /// one reader and one writer.
+  template <class Body>
+  void in_pieces(const PlanState& a, const PlanState& b, const Body& body) {
+    const bool cold = memory.tier(a.buffer) == Tier::nvme || memory.tier(b.buffer) == Tier::nvme;
+    if (cold) {
+      body(int64_t{0}, a.type.elements());
+    } else {
+      parallel_pieces(a.type.elements(), body);
+    }
+  }
+
   /// Fills `state` with the initial value of `drawn`, the same piece in another dtype or itself.
   void init_state(const PlanState& state, const PlanState& drawn, uint64_t seed) {
     const DType from = drawn.type.dtype;
     const int64_t size = dtype_size(state.type.dtype);
-    parallel_pieces(state.type.elements(), [&](int64_t first, int64_t last) {
+    in_pieces(state, state, [&](int64_t first, int64_t last) {
       std::vector<std::byte> chunk(static_cast<size_t>(kChunkElements * size));
       std::vector<std::byte> draw(static_cast<size_t>(kChunkElements * dtype_size(from)));
       for (int64_t begin = first; begin < last; begin += kChunkElements) {
@@ -153,7 +154,7 @@ struct Session::Impl {
             convert_elements(draw.data(), from, chunk.data(), state.type.dtype, count);
           }
         }
-        backend.copy_to_device(address(state.buffer) + begin * size, chunk.data(), count * size);
+        memory.write(state.buffer, begin * size, chunk.data(), count * size);
       }
     });
   }
@@ -163,15 +164,14 @@ struct Session::Impl {
     const DType to_dtype = state.type.dtype;
     const int64_t from_size = dtype_size(from_dtype);
     const int64_t to_size = dtype_size(to_dtype);
-    parallel_pieces(state.type.elements(), [&](int64_t first, int64_t last) {
+    in_pieces(state, source, [&](int64_t first, int64_t last) {
       std::vector<std::byte> from(static_cast<size_t>(kChunkElements * from_size));
       std::vector<std::byte> to(static_cast<size_t>(kChunkElements * to_size));
       for (int64_t begin = first; begin < last; begin += kChunkElements) {
         const int64_t count = std::min(kChunkElements, last - begin);
-        backend.copy_to_host(from.data(), address(source.buffer) + begin * from_size,
-                             count * from_size);
+        memory.read(source.buffer, begin * from_size, from.data(), count * from_size);
         convert_elements(from.data(), from_dtype, to.data(), to_dtype, count);
-        backend.copy_to_device(address(state.buffer) + begin * to_size, to.data(), count * to_size);
+        memory.write(state.buffer, begin * to_size, to.data(), count * to_size);
       }
     });
   }
@@ -179,7 +179,8 @@ struct Session::Impl {
   const Plan& plan;
   Backend& backend;
   Communicator* communicator;
-  std::array<std::unique_ptr<DeviceArena>, kNumTiers> arenas;
+  TierMemory memory;
+  std::vector<std::unique_ptr<Transfer>> transfers;
   std::array<KernelMap, kNumLanes> kernels_of_lane;
   std::vector<BoundProgram> programs;
   std::vector<TraceEvent>* trace = nullptr;
@@ -187,9 +188,9 @@ struct Session::Impl {
   LaneExecutor executor;  // last: its threads end before anything they use
 };
 
-Session::Session(const Plan& plan, Backend& backend, Communicator* communicator)
-    : plan_(plan), impl_(std::make_unique<Impl>(plan, backend, communicator)) {
-  impl_->allocate();
+Session::Session(const Plan& plan, Backend& backend, Communicator* communicator,
+                 const ColdOptions* cold)
+    : plan_(plan), impl_(std::make_unique<Impl>(plan, backend, communicator, cold)) {
   impl_->programs.resize(plan.programs.size());
   for (size_t i = 0; i < plan.programs.size(); ++i) {
     impl_->bind(plan.programs[i], impl_->programs[i]);
@@ -222,19 +223,19 @@ bool Session::has_output(std::string_view program, std::string_view output) cons
 
 void Session::read_state(int index, void* data) {
   const PlanState& state = plan_.states.at(static_cast<size_t>(index));
-  impl_->backend.copy_to_host(data, impl_->address(state.buffer), state.type.bytes());
+  impl_->memory.read(state.buffer, 0, data, state.type.bytes());
 }
 
 void Session::write_state(int index, const void* data) {
   impl_->untouched = false;
   const PlanState& state = plan_.states.at(static_cast<size_t>(index));
-  impl_->backend.copy_to_device(impl_->address(state.buffer), data, state.type.bytes());
+  impl_->memory.write(state.buffer, 0, data, state.type.bytes());
 }
 
 void Session::init_states(uint64_t seed) {
-  const auto& arena = impl_->arenas[static_cast<size_t>(Tier::device)];
-  const bool zeroed = impl_->untouched && arena && arena->made_zeroed();
   for (const PlanState& state : plan_.states) {
+    const bool zeroed =
+        impl_->untouched && impl_->memory.made_zeroed(impl_->memory.tier(state.buffer));
     if (state.init.kind == StateInit::Kind::zeros && zeroed) continue;
     if (state.init.kind != StateInit::Kind::copy) {
       impl_->init_state(state, state, seed);
@@ -268,10 +269,11 @@ RunTimes Session::run(std::string_view program) {
 
 void Session::record_trace(std::vector<TraceEvent>* events) { impl_->trace = events; }
 
-int64_t Session::used_bytes(Tier tier) const {
-  const auto& arena = impl_->arenas[static_cast<size_t>(tier)];
-  const int64_t snapshot = tier == Tier::host ? plan_.snapshot_bytes : 0;
-  return (arena ? arena->bytes() : 0) + snapshot;
+int64_t Session::used_bytes(Tier tier) const { return impl_->memory.used_bytes(tier); }
+
+TierTraffic Session::tier_traffic() const {
+  const ColdCounters cold = impl_->memory.cold_counters();
+  return {cold.bytes_read, cold.bytes_written};
 }
 
 }  // namespace weft

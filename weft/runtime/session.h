@@ -10,6 +10,7 @@
 
 #include "weft/backend/backend.h"
 #include "weft/comm/communicator.h"
+#include "weft/io/cold/cold_options.h"
 #include "weft/plan/plan.h"
 
 namespace weft {
@@ -21,6 +22,14 @@ struct RunTimes {
   double update_ms = 0;
   double comm_ms = 0;          // collectives, hidden or not
   double comm_exposed_ms = 0;  // time the compute lane waited for them
+  double copy_exposed_ms = 0;  // the same for copies between device and host and for the host lane
+  double io_exposed_ms = 0;    // and for the cold tier
+};
+
+/// Bytes that crossed to and from the cold tier.
+struct TierTraffic {
+  int64_t nvme_read = 0;
+  int64_t nvme_write = 0;
 };
 
 /// One executed step, for timelines.
@@ -34,9 +43,10 @@ struct TraceEvent {
 class Session {
  public:
   /// Allocates the arenas of `plan` and prepares all kernels. `plan` must outlive the session, and
-  /// so must `communicator`, which a plan with collectives needs. Throws ResourceError when memory
-  /// is not there.
-  Session(const Plan& plan, Backend& backend, Communicator* communicator = nullptr);
+  /// so must `communicator`, which a plan with collectives needs. `cold`: folders of the nvme tier.
+  /// Throws ResourceError when memory is not there.
+  Session(const Plan& plan, Backend& backend, Communicator* communicator = nullptr,
+          const ColdOptions* cold = nullptr);
   ~Session();
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
@@ -68,6 +78,8 @@ class Session {
 
   /// Bytes in use per tier; equal to the plan's peaks.
   int64_t used_bytes(Tier tier) const;
+  /// Bytes moved to and from the cold tier since the start.
+  TierTraffic tier_traffic() const;
 
  private:
   struct Impl;

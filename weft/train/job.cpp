@@ -1,5 +1,7 @@
 #include "weft/train/job.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <filesystem>
 
@@ -103,6 +105,24 @@ Job plan_job(Config config, const CompileOptions& options) {
   return job;
 }
 
+namespace {
+
+/// The folders of the cold tier; files are told apart by process and rank.
+ColdOptions cold_options(const Config& config) {
+  ColdOptions options;
+  options.folders = config.memory.nvme;
+  options.run = fmt::format("run-{}", getpid());
+  return options;
+}
+
+std::unique_ptr<Session> make_session(const Job& job, Communicator* ranks) {
+  const ColdOptions cold = cold_options(job.config);
+  return std::make_unique<Session>(job.plan, *job.backend, ranks,
+                                   cold.folders.empty() ? nullptr : &cold);
+}
+
+}  // namespace
+
 ClusterPlan plan_cluster(const Job& job, const CompileOptions& options) {
   ClusterPlan cluster = compile_ranks(job.config, job.spec, *job.backend, options);
   if (!options.train) return cluster;
@@ -113,14 +133,14 @@ ClusterPlan plan_cluster(const Job& job, const CompileOptions& options) {
 std::unique_ptr<Job> open_job(Config config, const CompileOptions& options) {
   const std::unique_ptr<Communicator> alone = make_fake_communicator(0, 1);
   std::unique_ptr<Job> job = plan_on_ranks(std::move(config), options, *alone);
-  job->session = std::make_unique<Session>(job->plan, *job->backend);
+  job->session = make_session(*job, nullptr);
   return job;
 }
 
 std::unique_ptr<Job> open_job(Config config, CompileOptions options, Communicator& ranks) {
   options.rank = ranks.rank();
   std::unique_ptr<Job> job = plan_on_ranks(std::move(config), options, ranks);
-  job->session = std::make_unique<Session>(job->plan, *job->backend, &ranks);
+  job->session = make_session(*job, &ranks);
   return job;
 }
 
