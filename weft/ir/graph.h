@@ -53,8 +53,9 @@ struct Node {
   Attrs attrs;
   std::string scope;  // Hugging Face module path, for example "model.layers.0.mlp.up_proj"
   Phase phase = Phase::forward;
-  int32_t micro = 0;     // micro-batch within the step
-  bool on_host = false;  // computed by the host lane, with all operands in host memory
+  int32_t micro = 0;        // micro-batch within the step
+  bool on_host = false;     // computed by the host lane, with all operands in host memory
+  bool recomputed = false;  // makes a forward value again for the backward pass
 };
 
 enum class StateRole : uint8_t {

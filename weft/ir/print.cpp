@@ -44,6 +44,7 @@ std::string print_graph(const Graph& graph) {
     line += ")";
     if (!node.attrs.entries().empty()) line += " {" + attrs_text(node.attrs) + "}";
     line += fmt::format("  # {} micro {}", phase_name(node.phase), node.micro);
+    if (node.recomputed) line += " recomputed";
     text += line + '\n';
   }
   for (const auto& [name, id] : graph.outputs()) {

@@ -189,6 +189,7 @@ class ProgramBuilder {
     step.scope = node.scope;
     step.phase = node.phase;
     step.micro = node.micro;
+    step.recomputed = node.recomputed;
     const OpDef& def = op_def(node.op);
     const KernelSpec spec{step.op, step.attrs, step.input_types, step.output_types};
     int64_t workspace = 0;

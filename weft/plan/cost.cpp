@@ -50,7 +50,7 @@ void predict_time(const PlanOptions& options, Plan& plan) {
   for (PlanProgram& program : plan.programs) {
     program.flops = 0;
     for (const PlanStep& step : program.steps) {
-      if (op_def(step.op).matmul_like) program.flops += step.cost.flops;
+      if (op_def(step.op).matmul_like && !step.recomputed) program.flops += step.cost.flops;
     }
   }
   if (plan.programs.empty()) return;
@@ -61,6 +61,7 @@ void predict_time(const PlanOptions& options, Plan& plan) {
   double total = 0;
   double busy = 0;
   double update = 0;
+  double recompute = 0;
   std::array<double, 9> matmul_flops{};  // by dtype: MFU is relative to the one used most
   std::array<double, kNumLanes> lane_free{};
   std::vector<double> finished;
@@ -78,6 +79,7 @@ void predict_time(const PlanOptions& options, Plan& plan) {
     finished.push_back(free);
     total = std::max(total, free);
     if (step.lane != Lane::compute) continue;
+    if (step.recomputed) recompute += seconds;
     if (step.phase == Phase::update || step.phase == Phase::verdict) update += seconds;
     if (op_def(step.op).matmul_like) {
       matmul_flops[static_cast<size_t>(compute_dtype(step))] += step.cost.flops;
@@ -88,6 +90,7 @@ void predict_time(const PlanOptions& options, Plan& plan) {
   plan.time.compute_ms = busy * 1e3;
   plan.time.comm_exposed_ms = (total - busy) * 1e3;
   plan.time.update_ms = update * 1e3;
+  plan.time.recompute_ms = recompute * 1e3;
   const auto most = std::max_element(matmul_flops.begin(), matmul_flops.end());
   const double peak = options.machine.flops(static_cast<DType>(most - matmul_flops.begin()));
   const bool from_model = options.tokens_per_step > 0 && options.model.flops_per_token > 0;

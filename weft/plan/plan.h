@@ -62,6 +62,7 @@ struct PlanStep {
   std::string scope;
   Phase phase = Phase::forward;
   int32_t micro = 0;
+  bool recomputed = false;  // see Node::recomputed
   OpCost cost;
 };
 
@@ -98,6 +99,7 @@ struct PlanTime {
   double copy_exposed_ms = 0;
   double io_exposed_ms = 0;
   double update_ms = 0;
+  double recompute_ms = 0;  // part of compute_ms
   double mfu = 0;
 };
 

@@ -107,20 +107,22 @@ Json buffer_json(const PlanBuffer& b) {
 }
 
 Json step_json(const PlanStep& step) {
-  return Json::object({{"lane", lane_name(step.lane)},
-                       {"op", op_def(step.op).name},
-                       {"attrs", attrs_json(step.attrs)},
-                       {"inputs", ints_json(step.inputs)},
-                       {"outputs", ints_json(step.outputs)},
-                       {"input_types", types_json(step.input_types)},
-                       {"output_types", types_json(step.output_types)},
-                       {"workspace", step.workspace},
-                       {"waits", ints_json(step.waits)},
-                       {"scope", step.scope},
-                       {"phase", phase_name(step.phase)},
-                       {"micro", step.micro},
-                       {"flops", step.cost.flops},
-                       {"bytes", step.cost.bytes}});
+  Json json = Json::object({{"lane", lane_name(step.lane)},
+                            {"op", op_def(step.op).name},
+                            {"attrs", attrs_json(step.attrs)},
+                            {"inputs", ints_json(step.inputs)},
+                            {"outputs", ints_json(step.outputs)},
+                            {"input_types", types_json(step.input_types)},
+                            {"output_types", types_json(step.output_types)},
+                            {"workspace", step.workspace},
+                            {"waits", ints_json(step.waits)},
+                            {"scope", step.scope},
+                            {"phase", phase_name(step.phase)},
+                            {"micro", step.micro},
+                            {"flops", step.cost.flops},
+                            {"bytes", step.cost.bytes}});
+  if (step.recomputed) json.set("recomputed", true);
+  return json;
 }
 
 Json program_json(const Plan& plan, const PlanProgram& program) {
@@ -140,13 +142,15 @@ Json program_json(const Plan& plan, const PlanProgram& program) {
 }
 
 Json time_json(const PlanTime& time) {
-  return Json::object({{"step_ms", time.step_ms},
-                       {"compute_ms", time.compute_ms},
-                       {"comm_exposed_ms", time.comm_exposed_ms},
-                       {"copy_exposed_ms", time.copy_exposed_ms},
-                       {"io_exposed_ms", time.io_exposed_ms},
-                       {"update_ms", time.update_ms},
-                       {"mfu", time.mfu}});
+  Json json = Json::object({{"step_ms", time.step_ms},
+                            {"compute_ms", time.compute_ms},
+                            {"comm_exposed_ms", time.comm_exposed_ms},
+                            {"copy_exposed_ms", time.copy_exposed_ms},
+                            {"io_exposed_ms", time.io_exposed_ms},
+                            {"update_ms", time.update_ms},
+                            {"mfu", time.mfu}});
+  if (time.recompute_ms > 0) json.set("recompute_ms", time.recompute_ms);
+  return json;
 }
 
 }  // namespace

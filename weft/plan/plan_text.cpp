@@ -252,6 +252,10 @@ std::string plan_text(const Plan& plan) {
   if (plan.world > 1) text += traffic_table(plan, plan.ranks_per_node) + "\n";
   text += fmt::format("predicted step: {:.1f} ms (update {:.1f} ms), MFU {:.1f} %\n",
                       plan.time.step_ms, plan.time.update_ms, 100.0 * plan.time.mfu);
+  if (plan.time.recompute_ms > 0) {
+    text += fmt::format("recomputed activations: {:.1f} ms, {:.1f} % of the step\n",
+                        plan.time.recompute_ms, 100.0 * plan.time.recompute_ms / plan.time.step_ms);
+  }
   if (plan.world > 1) {
     text +=
         fmt::format("communication that compute waits for: {:.1f} ms\n", plan.time.comm_exposed_ms);
