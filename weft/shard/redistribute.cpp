@@ -71,12 +71,19 @@ class Neighbours {
     add(MoveKind::all_reduce, axis, -1, summed, 2 * piece * others(axis), moves);
   }
 
+  /// Are the axes that cut dim `i` already the first ones of a cut with the target's blocks?
+  bool fits_target(const Placement& from, size_t i) const {
+    Placement other = from;
+    if (!other.dims[i].axes.empty()) other.dims[i].block = target_.dims[i].block;
+    return canonical(std::move(other), type_.shape, mesh_).dims[i] == from.dims[i];
+  }
+
   /// Appends `axis` where the target has it.
   void cut(const Placement& from, AxisId axis, MoveKind kind, double cost,
            std::vector<Move>& moves) const {
     if (from.flat.empty()) {
       for (size_t i = 0; i < from.dims.size(); ++i) {
-        if (!has(target_.dims[i].axes, axis)) continue;
+        if (!has(target_.dims[i].axes, axis) || !fits_target(from, i)) continue;
         Placement after = from;
         after.dims[i].axes.push_back(axis);
         after.dims[i].block = target_.dims[i].block;
@@ -112,7 +119,7 @@ class Neighbours {
   void exchange(const Placement& whole, AxisId axis, size_t gathered, double local,
                 std::vector<Move>& moves) const {
     for (size_t i = 0; i < whole.dims.size(); ++i) {
-      if (i == gathered || !has(target_.dims[i].axes, axis)) continue;
+      if (i == gathered || !has(target_.dims[i].axes, axis) || !fits_target(whole, i)) continue;
       Placement after = whole;
       after.dims[i].axes.push_back(axis);
       after.dims[i].block = target_.dims[i].block;

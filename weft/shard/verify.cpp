@@ -1,5 +1,6 @@
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <set>
 
 #include "weft/base/check.h"
@@ -31,6 +32,7 @@ class Verifier {
     for (NodeId id = 0; id < graph_.num_nodes(); ++id) {
       check_edges(id);
       check_factors(id);
+      check_sums(id);
       check_outputs(id);
     }
     for (const auto& [name, id] : graph_.outputs()) {
@@ -86,7 +88,12 @@ class Verifier {
         if (value == kNoValue) return;
         const auto box = local_box(graph_.type(value).shape, placement, mesh_, rank);
         for (size_t i = 0; i < dims.size(); ++i) {
-          if (dims[i].empty()) continue;
+          if (dims[i].empty()) {
+            WEFT_CHECK(placement.dims[i].axes.empty(), kWhere,
+                       "{}: dim {} of {} is cut, expected whole", node_text(graph_, id), i,
+                       graph_.value(value).name);
+            continue;
+          }
           const int lead = dims[i][0];
           const int64_t inner = elements_per_factor(rule, dims[i], lead);
           const CutPiece& piece = pieces[static_cast<size_t>(lead)];
@@ -99,16 +106,74 @@ class Verifier {
         }
       };
       for (size_t i = 0; i < node.inputs.size(); ++i) {
-        if (placements.inputs[i].flat.empty()) {
-          check(rule.inputs[i], node.inputs[i], placements.inputs[i]);
-        }
+        check(rule.inputs[i], node.inputs[i], placements.inputs[i]);
       }
       for (size_t i = 0; i < node.outputs.size(); ++i) {
-        if (placements.outputs[i].flat.empty()) {
-          check(rule.outputs[i], node.outputs[i], placements.outputs[i]);
-        }
+        check(rule.outputs[i], node.outputs[i], placements.outputs[i]);
       }
     }
+  }
+
+  /// Along every axis: partial operands where the strategy passes sums on, partial results where it
+  /// makes them, flat cuts where it says so, and addends passed once where they would be summed.
+  void check_sums(NodeId id) {
+    const Node& node = graph_.node(id);
+    const NodePlacements& placements = sharding_.nodes[at(id)];
+    for (AxisId axis = 0; axis < mesh_.num_axes(); ++axis) {
+      if (mesh_.size(axis) == 1) continue;
+      for (size_t i = 0; i < node.inputs.size(); ++i) {
+        if (node.inputs[i] == kNoValue) continue;
+        check_operand(id, axis, node.inputs[i], placements.inputs[i], false);
+        const bool once = (placements.first_only[i] >> axis & 1U) != 0;
+        WEFT_CHECK(once == added_once(id, axis, i), kWhere,
+                   "{}: input {} is passed by {} of {}, expected {}", node_text(graph_, id), i,
+                   once ? "the first rank" : "all ranks", mesh_.name(axis),
+                   once ? "all ranks" : "the first rank");
+      }
+      for (size_t i = 0; i < node.outputs.size(); ++i) {
+        if (node.outputs[i] == kNoValue) continue;
+        const bool sum = summed(id, axis, sharding_.rules[at(id)].outputs[i]);
+        check_operand(id, axis, node.outputs[i], placements.outputs[i], sum);
+      }
+    }
+  }
+
+  const AxisChoice& choice(NodeId id, AxisId axis) const {
+    return sharding_.strategies[at(id)][static_cast<size_t>(axis)];
+  }
+
+  /// Does the axis cut a reduce factor that these dims do not have?
+  bool summed(NodeId id, AxisId axis, const ShardingRule::Dims& dims) const {
+    const AxisChoice& made = choice(id, axis);
+    if (made.kind != AxisChoice::Kind::factor) return false;
+    const Factor& factor = sharding_.rules[at(id)].factors[static_cast<size_t>(made.factor)];
+    const auto has = [&](const std::vector<int>& dim) {
+      return std::find(dim.begin(), dim.end(), made.factor) != dim.end();
+    };
+    return factor.kind == FactorKind::reduce && std::none_of(dims.begin(), dims.end(), has);
+  }
+
+  bool added_once(NodeId id, AxisId axis, size_t input) const {
+    const ShardingRule& rule = sharding_.rules[at(id)];
+    const auto found = std::find(rule.addends.begin(), rule.addends.end(), static_cast<int>(input));
+    return found != rule.addends.end() && summed(id, axis, rule.inputs[input]);
+  }
+
+  void check_operand(NodeId id, AxisId axis, ValueId value, const Placement& placement,
+                     bool sum) const {
+    const AxisChoice::Kind kind = choice(id, axis).kind;
+    const bool whole_shape =
+        graph_.type(value).shape == graph_.type(graph_.node(id).inputs[0]).shape;
+    const bool output = graph_.value(value).producer == id;
+    const bool flat = kind == AxisChoice::Kind::flat && whole_shape;
+    const bool partial = kind == AxisChoice::Kind::linear || sum ||
+                         (kind == AxisChoice::Kind::flat && output && !whole_shape);
+    const bool is_flat =
+        std::find(placement.flat.begin(), placement.flat.end(), axis) != placement.flat.end();
+    WEFT_CHECK(placement.is_partial(axis) == partial && is_flat == flat, kWhere,
+               "{}: {} is {}, expected it {} over {}", node_text(graph_, id),
+               graph_.value(value).name, placement_text(placement, mesh_),
+               partial ? "partial" : (flat ? "cut flat" : "complete"), mesh_.name(axis));
   }
 
   /// Large meshes are sampled: the first ranks of the fastest axis and one further out.
