@@ -45,6 +45,9 @@ struct Program {
 /// start while most of the backward pass is still to come.
 constexpr int64_t kBucketBytes = int64_t{32} << 20;
 
+/// How often the split between host and disk is made again.
+constexpr int kHostTries = 6;
+
 /// About the matrices of half a layer.
 constexpr int32_t kGathersAhead = 4;
 
@@ -209,14 +212,18 @@ class Compiler {
     for (Program& program : programs_) pipeline_.lower(program, rank);
     PlanOptions for_plan = plan_options(config_, spec_, mesh(), rank);
     for_plan.ranks_per_node = options_.ranks_per_node;
-    const TierBudgets budgets = tier_budgets(config_, local_ranks());
+    TierBudgets budgets = tier_budgets(config_, local_ranks());
     for_plan.device_budget = budgets.device;
     for_plan.host_budget = budgets.host;
     for_plan.nvme_budget = std::max<int64_t>(0, budgets.nvme);
-    TierPolicy policy(config_, programs_.front().graph, budgets);
-    Plan plan = build(policy.choice(), for_plan);
-    while (!plan.fits && policy.move_more(plan)) plan = build(policy.choice(), for_plan);
-    plan.notes = policy.reasons();
+    Plan plan = settle(budgets, for_plan);
+    // What passes through host memory is known only with the plan; then less may live there.
+    for (int i = 0; i < kHostTries && !plan.fits && budgets.host > 0; ++i) {
+      const TierUse& host = plan.tiers[static_cast<size_t>(Tier::host)];
+      if (host.peak_bytes <= budgets.host) break;
+      budgets.host_reserve += (host.peak_bytes - budgets.host) * 17 / 16;
+      plan = settle(budgets, for_plan);
+    }
     plan.advice.insert(plan.advice.end(), pipeline_.advice().begin(), pipeline_.advice().end());
     if (options_.dump) options_.dump("plan", plan_text(plan));
     return plan;
@@ -236,6 +243,15 @@ class Compiler {
   }
 
  private:
+  /// Moves states, gradients and activations off the device until the plan fits or nothing is left.
+  Plan settle(const TierBudgets& budgets, const PlanOptions& for_plan) {
+    TierPolicy policy(config_, programs_.front().graph, budgets);
+    Plan plan = build(policy.choice(), for_plan);
+    while (policy.move_more(plan)) plan = build(policy.choice(), for_plan);
+    plan.notes = policy.reasons();
+    return plan;
+  }
+
   /// The plan of all programs with the tiers of `choice`.
   Plan build(const TierChoice& choice, const PlanOptions& for_plan) {
     std::vector<ProgramInput> inputs;

@@ -191,7 +191,8 @@ void TierPolicy::settle_update(const Config& config) {
 bool TierPolicy::room(Tier tier, int64_t bytes) const {
   const int64_t budget = tier == Tier::host ? budgets_.host : budgets_.nvme;
   if (budget < 0) return false;
-  return budget == 0 || used_[static_cast<size_t>(tier)] + bytes <= budget;
+  const int64_t reserve = tier == Tier::host ? budgets_.host_reserve : 0;
+  return budget == 0 || used_[static_cast<size_t>(tier)] + bytes + reserve <= budget;
 }
 
 bool TierPolicy::move_class(Class what, int64_t missing) {

@@ -17,6 +17,7 @@ struct TierBudgets {
   int64_t device = 0;
   int64_t host = 0;
   int64_t nvme = -1;
+  int64_t host_reserve = 0;  // of `host`, for what is only passing through
 };
 TierBudgets tier_budgets(const Config& config, int64_t ranks_per_node);
 

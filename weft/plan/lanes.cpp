@@ -8,39 +8,43 @@
 
 namespace weft {
 
+namespace {
+
+/// Transfers of one lane whose buffers are kept at a time: more would not make the lane faster.
+constexpr size_t kKept = 3;
+
+bool computes(Lane lane) { return lane == Lane::compute || lane == Lane::host; }
+
+}  // namespace
+
 void keep_for_transfers(const PlanProgram& program, const MachineSpec& machine, int32_t index,
                         std::span<PlanBuffer> buffers) {
-  // Time on the compute lane before each step, as if it never waited.
+  const auto num_steps = static_cast<int32_t>(program.steps.size());
+  // Time spent computing before each step, as if nothing ever waited.
   std::vector<double> clock = {0.0};
-  bool any = false;
-  for (const PlanStep& step : program.steps) {
-    const bool computes = step.lane == Lane::compute;
-    any = any || !computes;
-    clock.push_back(clock.back() + (computes ? step_seconds(step, machine) : 0.0));
+  std::array<std::vector<int32_t>, kNumLanes> transfers;
+  for (int32_t i = 0; i < num_steps; ++i) {
+    const PlanStep& step = program.steps[static_cast<size_t>(i)];
+    const bool works = computes(step.lane);
+    if (!works) transfers[static_cast<size_t>(step.lane)].push_back(i);
+    clock.push_back(clock.back() + (works ? step_seconds(step, machine) : 0.0));
   }
-  if (!any) return;
   std::vector<int32_t> until(program.steps.size(), -1);
-  std::array<double, kNumLanes> lane_free{};
-  for (size_t i = 0; i < program.steps.size(); ++i) {
-    const PlanStep& step = program.steps[i];
-    if (step.lane == Lane::compute) continue;
-    const double seconds = step_seconds(step, machine);
-    double& free = lane_free[static_cast<size_t>(step.lane)];
-    free = std::max(free, clock[i]) + seconds;
-    // A lane that falls behind must not keep everything alive.
-    const double end = std::min(free, clock[i] + 4 * seconds);
-    const auto later =
-        std::lower_bound(clock.begin() + static_cast<std::ptrdiff_t>(i), clock.end(), end);
-    until[i] = static_cast<int32_t>(std::min<std::ptrdiff_t>(
-        later - clock.begin(), static_cast<std::ptrdiff_t>(program.steps.size()) - 1));
+  for (const std::vector<int32_t>& lane : transfers) {
+    double free = 0;
+    for (size_t i = 0; i < lane.size(); ++i) {
+      const auto step = static_cast<size_t>(lane[i]);
+      free = std::max(free, clock[step]) + step_seconds(program.steps[step], machine);
+      const auto hidden =
+          std::lower_bound(clock.begin() + lane[i], clock.end(), free) - clock.begin();
+      const int32_t next = i + kKept < lane.size() ? lane[i + kKept] : num_steps - 1;
+      until[step] = static_cast<int32_t>(
+          std::min({static_cast<int64_t>(hidden), int64_t{next}, int64_t{num_steps} - 1}));
+    }
   }
   for (PlanBuffer& buffer : buffers) {
     if (buffer.program != index) continue;
-    const int32_t keep = until[static_cast<size_t>(buffer.last_step)];
-    if (keep > buffer.last_step &&
-        program.steps[static_cast<size_t>(buffer.last_step)].lane != Lane::compute) {
-      buffer.last_step = keep;
-    }
+    buffer.last_step = std::max(buffer.last_step, until[static_cast<size_t>(buffer.last_step)]);
   }
 }
 
