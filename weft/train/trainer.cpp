@@ -67,6 +67,7 @@ class Trainer {
     const bool first_of_process = ranks_.rank() == 0 || detect_launch().kind != LaunchKind::threads;
     StallWatch watch(first_of_process ? cfg().alarm.stall_seconds : 0, cfg().alarm.command);
     last_save_ = Clock::now();
+    traffic_ = session().tier_traffic();
     watch.beat(state_.step + 1);
     if (state_.step < cfg().train.steps) {
       take_batch();
@@ -220,6 +221,8 @@ class Trainer {
     record.compute_ms = times.compute_ms;
     record.comm_ms = times.comm_ms;
     record.comm_exposed_ms = times.comm_exposed_ms;
+    record.copy_exposed_ms = times.copy_exposed_ms;
+    record.io_exposed_ms = times.io_exposed_ms;
     record.update_ms = times.update_ms;
   }
 
@@ -237,6 +240,11 @@ class Trainer {
     record.samples_total = now.after_samples;
     record.device_peak_bytes = session().used_bytes(Tier::device);
     record.host_bytes = session().used_bytes(Tier::host);
+    record.nvme_bytes = session().used_bytes(Tier::nvme);
+    const TierTraffic traffic = session().tier_traffic();
+    record.nvme_read_bytes = traffic.nvme_read - traffic_.nvme_read;
+    record.nvme_write_bytes = traffic.nvme_write - traffic_.nvme_write;
+    traffic_ = traffic;
     if (!record.skipped) state_.counters["updates_applied"] += 1;
     if (record.skipped) state_.counters["skipped_steps"] += 1;
   }
@@ -344,6 +352,7 @@ class Trainer {
   std::unique_ptr<AlarmRules> alarms_;
   NextBatch next_;
   Clock::time_point last_save_;
+  TierTraffic traffic_;  // up to the last step
   int64_t saved_step_ = 0;
 };
 
