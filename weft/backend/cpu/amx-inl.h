@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 
 #include "weft/base/dtype.h"
 
@@ -21,9 +22,12 @@
 #define WEFT_AMX_END _Pragma("clang attribute pop")
 #else
 #pragma GCC push_options
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"  // GCC 12 warns inside its own intrinsics
+#pragma GCC diagnostic ignored "-Wuninitialized"
 #pragma GCC target( \
     "amx-tile,amx-bf16,avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,avx2,fma,bmi2,prfchw")
-#define WEFT_AMX_END _Pragma("GCC pop_options")
+#define WEFT_AMX_END _Pragma("GCC pop_options") _Pragma("GCC diagnostic pop")
 #endif
 
 namespace weft::cpu::amx {
@@ -180,9 +184,12 @@ struct Ahead {
   Fetch c;     // to write after this product
 };
 
-/// out[32][32] = sums[32][32] (nullptr: zeros) + A . panel of B over `tiles` tiles of k.
+/// out[32][32] = sums[32][32] (nullptr: zeros) + A . panel of B over `tiles` tiles of k. Strides of
+/// sums and out in floats. `ahead` may be nullptr.
+template <class AheadPointer>
 inline void multiply_panels(int64_t tiles, const Rows& rows, const BF16* b, const float* sums,
-                            int64_t sums_stride, float* out, int64_t out_stride, Ahead& ahead) {
+                            int64_t sums_stride, float* out, int64_t out_stride,
+                            AheadPointer ahead) {
   if (sums != nullptr) {
     const auto bytes = static_cast<size_t>(sums_stride) * 4;
     _tile_loadd(0, sums, bytes);
@@ -207,9 +214,11 @@ inline void multiply_panels(int64_t tiles, const Rows& rows, const BF16* b, cons
     _tile_dpbf16ps(1, 4, 7);
     _tile_dpbf16ps(2, 5, 6);
     _tile_dpbf16ps(3, 5, 7);
-    ahead.a.advance<false>();
-    ahead.b.advance<false>();
-    ahead.c.advance<true>();
+    if constexpr (!std::is_same_v<AheadPointer, std::nullptr_t>) {
+      ahead->a.template advance<false>();
+      ahead->b.template advance<false>();
+      ahead->c.template advance<true>();
+    }
   }
   const auto bytes = static_cast<size_t>(out_stride) * 4;
   _tile_stored(0, out, bytes);

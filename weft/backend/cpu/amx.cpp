@@ -1,6 +1,6 @@
 #include "weft/backend/cpu/amx.h"
 
-#include "hwy/targets.h"
+#include "weft/backend/cpu/gemm_packed.h"
 
 #if defined(__x86_64__) && defined(__linux__)
 #include <cpuid.h>
@@ -31,8 +31,8 @@ bool granted() { return false; }
 }  // namespace
 
 bool has_amx() {
-  static const bool known = granted();
-  return known && (hwy::SupportedTargets() & HWY_AVX3) != 0;
+  static const bool known = gemm_isa().avx512 && granted();
+  return known;
 }
 
 }  // namespace weft::cpu

@@ -4,13 +4,12 @@
 
 #include <memory>
 
-#include "weft/backend/cpu/attention_isa.h"
 #include "weft/backend/cpu/gemm.h"
 
 namespace weft::cpu {
 
-/// The CPU has AMX for bf16 and the system lets this process use it. False when Highway's AVX-512
-/// target is disabled, so that tests of the fallback see none of it.
+/// The CPU has AMX for bf16 and the system lets this process use it. False where the other kernels
+/// do not use AVX-512, so that tests of the fallback see none of it.
 bool has_amx();
 
 /// bf16 x bf16 -> f32 or bf16. Requires has_amx() and m, n, k > 0.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "weft/backend/cpu/amx.h"
 #include "weft/backend/cpu/attention_isa.h"
 #include "weft/backend/cpu/cpu_kernel.h"
 #include "weft/backend/cpu/parallel.h"
@@ -15,7 +16,8 @@ class AttentionKernel : public CpuKernel {
   AttentionKernel(const KernelSpec& spec, int threads)
       : sequences_(spec.inputs.at(0).shape.at(0)),
         bf16_(spec.inputs[0].dtype == DType::bf16),
-        threads_(std::max(threads, 1)) {
+        threads_(std::max(threads, 1)),
+        isa_(bf16_ != 0 && has_amx() ? amx_attention_isa() : attention_isa()) {
     shape_.positions = spec.inputs[0].shape.at(1);
     shape_.head_dim = spec.attrs.get_int("head_dim");
     shape_.num_heads = spec.attrs.get_int("num_heads");
@@ -55,21 +57,21 @@ class AttentionKernel : public CpuKernel {
   int64_t sequences_;
   int bf16_;
   int threads_;
+  const AttentionIsa& isa_;
 };
 
 class Attention final : public AttentionKernel {
  public:
   Attention(const KernelSpec& spec, int threads) : AttentionKernel(spec, threads) {
     const int64_t tasks = sequences_ * shape_.num_kv_heads;
-    const int64_t blocks =
-        (shape_.positions + attention_isa().query_block - 1) / attention_isa().query_block;
+    const int64_t blocks = (shape_.positions + isa_.query_block - 1) / isa_.query_block;
     // Split when whole heads would leave workers idle for long.
     if (tasks % threads_ != 0 && tasks < 8 * threads_) {
       splits_ = std::min<int64_t>(blocks, threads_ / std::gcd<int64_t>(tasks, threads_));
     }
   }
   int64_t workspace_bytes() const override {
-    return workers(num_tasks()) * attention_isa().forward_floats(shape_) * 4;
+    return workers(num_tasks()) * isa_.forward_floats(shape_) * 4;
   }
   void run(const KernelArgs& args) override {
     AttentionArgs all;
@@ -77,12 +79,11 @@ class Attention final : public AttentionKernel {
     all.segments = in<int32_t>(args, 3);
     all.o = out(args, 0), all.lse = out<float>(args, 1);
     auto* scratch = static_cast<float*>(args.workspace);
-    const int64_t floats = attention_isa().forward_floats(shape_);
+    const int64_t floats = isa_.forward_floats(shape_);
     parallel_dealt(threads_, num_tasks(), [&](int64_t task, int64_t worker) {
       const int64_t split = task % splits_, head = task / splits_;
-      attention_isa().forward[bf16_](shape_, of_sequence(all, head / shape_.num_kv_heads),
-                                     head % shape_.num_kv_heads, split, splits_,
-                                     scratch + worker * floats);
+      isa_.forward[bf16_](shape_, of_sequence(all, head / shape_.num_kv_heads),
+                          head % shape_.num_kv_heads, split, splits_, scratch + worker * floats);
     });
   }
 
@@ -96,7 +97,7 @@ class AttentionGrad final : public AttentionKernel {
  public:
   using AttentionKernel::AttentionKernel;
   int64_t workspace_bytes() const override {
-    return workers(sequences_ * shape_.num_kv_heads) * attention_isa().backward_floats(shape_) * 4;
+    return workers(sequences_ * shape_.num_kv_heads) * isa_.backward_floats(shape_) * 4;
   }
   void run(const KernelArgs& args) override {
     AttentionArgs all;
@@ -107,10 +108,10 @@ class AttentionGrad final : public AttentionKernel {
     all.d_o = in(args, 6);
     all.dq = out(args, 0), all.dk = out(args, 1), all.dv = out(args, 2);
     auto* scratch = static_cast<float*>(args.workspace);
-    const int64_t floats = attention_isa().backward_floats(shape_);
+    const int64_t floats = isa_.backward_floats(shape_);
     parallel_dealt(threads_, sequences_ * shape_.num_kv_heads, [&](int64_t task, int64_t worker) {
-      attention_isa().backward[bf16_](shape_, of_sequence(all, task / shape_.num_kv_heads),
-                                      task % shape_.num_kv_heads, scratch + worker * floats);
+      isa_.backward[bf16_](shape_, of_sequence(all, task / shape_.num_kv_heads),
+                           task % shape_.num_kv_heads, scratch + worker * floats);
     });
   }
 };

@@ -42,6 +42,9 @@ struct AttentionIsa {
                       float* scratch);
 };
 
+/// f32 and bf16, on vectors.
 const AttentionIsa& attention_isa();
+/// bf16 alone, on AMX tiles; requires has_amx().
+const AttentionIsa& amx_attention_isa();
 
 }  // namespace weft::cpu

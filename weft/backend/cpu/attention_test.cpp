@@ -9,6 +9,7 @@ struct Setting {
   bool segments;
 };
 
+constexpr DType kComputeDTypes[] = {DType::f32, DType::bf16};
 constexpr Setting kSettings[] = {
     {1, 1, 1, 1, 8, 0, false},     {2, 64, 4, 4, 32, 0, false},   {1, 97, 2, 1, 64, 0, false},
     {1, 200, 2, 2, 20, 0, false},  {2, 250, 4, 2, 16, 0, true},   {1, 300, 2, 1, 24, 37, false},
@@ -66,6 +67,31 @@ TEST(CpuAttention, BackwardAgreesWithRef) {
       grad.inputs.push_back(random_operand(c, forward.outputs[0].shape));
       for (size_t i = 0; i < 3; ++i) grad.outputs.push_back(forward.inputs[i].type);
       expect_like_ref(grad, 1e-5);
+    }
+  }
+}
+
+TEST(CpuAttention, ANanQueryGivesNanValuesOfItsOwn) {
+  for (const DType c : kComputeDTypes) {
+    const int64_t positions = 70, bad = 41;
+    std::vector<double> q(static_cast<size_t>(positions * 8), 0.25);
+    q[bad * 8 + 3] = NAN;
+    KernelCase test = forward_case({1, positions, 1, 1, 8, 0, false}, c);
+    test.inputs[0] = floats({1, positions, 8}, q, c);
+    const auto cpu = make_cpu_backend({});
+    const KernelRun run(*cpu, test);
+    for (int64_t i = 0; i < positions; ++i) {
+      EXPECT_EQ(std::isnan(run.value(0, i * 8)), i == bad) << "query " << i;
+    }
+  }
+}
+
+TEST(CpuAttention, AnyScaleIsTaken) {
+  for (const DType c : kComputeDTypes) {
+    for (const double scale : {-0.5, 0.0}) {
+      KernelCase test = forward_case({1, 150, 2, 1, 16, 0, false}, c);
+      test.attrs.set("scale", scale);
+      expect_like_ref(test);
     }
   }
 }

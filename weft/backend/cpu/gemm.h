@@ -1,10 +1,10 @@
 // Matrix products of the cpu backend: C[m, n] = A . B (+ bias) (+ addend), row-major with leading
 // dims, operands f32 or bf16, sums in f32.
 //
-// Three implementations, chosen per shape when a Gemm is made: weft's own packed kernels (f32, which
-// converts bf16 while packing, and bf16 on AMX tiles) and oneDNN (AVX512_BF16 without AMX).
-// docs/benchmarks.md has the measurements behind the choice. Results of weft's kernels do not depend
-// on the number of threads; oneDNN may split k among the threads.
+// Three implementations, chosen per shape when a Gemm is made: weft's own packed kernels (f32,
+// which converts bf16 while packing, and bf16 on AMX tiles) and oneDNN (AVX512_BF16 without AMX).
+// docs/benchmarks.md has the measurements behind the choice. Results of weft's kernels do not
+// depend on the number of threads; oneDNN may split k among the threads.
 #pragma once
 
 #include <cstdint>

@@ -106,7 +106,7 @@ void multiply_at(const AmxProduct& p, const AmxBlock& block, int64_t row, int64_
   const float* before = k == 0 ? nullptr : sums;
   ahead.c = {};
   if (k + tiles * amx::kDepth < p.spec.k) {
-    amx::multiply_panels(tiles, a, b, before, amx::kPanel, sums, amx::kPanel, ahead);
+    amx::multiply_panels(tiles, a, b, before, amx::kPanel, sums, amx::kPanel, &ahead);
     return;
   }
   const int64_t ldc = p.spec.ldc, at = row * ldc + col;
@@ -121,7 +121,7 @@ void multiply_at(const AmxProduct& p, const AmxBlock& block, int64_t row, int64_
     ahead.c = amx::Fetch::over(c, kSize * ldc, kSize * cols, rows, tiles);
   }
   alignas(64) float tile[amx::kPanel * amx::kPanel];
-  amx::multiply_panels(tiles, a, b, before, amx::kPanel, tile, amx::kPanel, ahead);
+  amx::multiply_panels(tiles, a, b, before, amx::kPanel, tile, amx::kPanel, &ahead);
   finish(tile, p.bias == nullptr ? nullptr : p.bias + col, addend, rows, cols, c, ldc,
          p.stream && addend != c);
 }

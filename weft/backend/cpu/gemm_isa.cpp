@@ -107,7 +107,9 @@ void block(int64_t rows, int64_t cols, int64_t depth, const float* a, const floa
   }
 }
 
-GemmIsa isa() { return {kTileRows, kTileCols, &pack<kTileRows>, &pack<kTileCols>, &block}; }
+GemmIsa isa() {
+  return {HWY_TARGET == HWY_AVX3, kTileRows, kTileCols, &pack<kTileRows>, &pack<kTileCols>, &block};
+}
 
 }  // namespace
 }  // namespace HWY_NAMESPACE

@@ -8,8 +8,8 @@
 #include <dnnl.hpp>
 #include <optional>
 
-#include "hwy/targets.h"
 #include "weft/backend/cpu/gemm.h"
+#include "weft/backend/cpu/gemm_packed.h"
 #include "weft/backend/cpu/parallel.h"
 
 namespace weft::cpu {
@@ -110,8 +110,7 @@ class OneDnnGemm final : public Gemm {
 }  // namespace
 
 bool has_bf16_dot_products() {
-  return (hwy::SupportedTargets() & HWY_AVX3) != 0 &&
-         dnnl::get_effective_cpu_isa() >= dnnl::cpu_isa::avx512_core_bf16;
+  return gemm_isa().avx512 && dnnl::get_effective_cpu_isa() >= dnnl::cpu_isa::avx512_core_bf16;
 }
 
 std::unique_ptr<Gemm> make_onednn_gemm(const GemmSpec& spec, int threads) {

@@ -21,6 +21,7 @@ struct GemmStore {
 };
 
 struct GemmIsa {
+  bool avx512;  // vectors of 512 bits
   int64_t tile_rows;
   int64_t tile_cols;
   /// Packs `lanes` rows (A) or columns (B) of `depth` values into panels of tile_rows / tile_cols.
