@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include "tests/layout/models.h"
+#include "tests/layout/order.h"
 #include "weft/ops/collective.h"
 
 namespace weft::test {
@@ -111,6 +112,35 @@ TEST(Cheapest, CountersOfTheRanksAreTheTrafficOfThePlan) {
       }
     }
   }
+}
+
+TEST(Cheapest, AnotherOrderOnOneRankIsSeen) {
+  const std::vector<Plan> plans =
+      plan_layout(llama_job(1, 4), {.data = 2, .op = 2, .sequence = true, .zero = 3});
+  EXPECT_TRUE(order_faults(plans).empty());
+  const auto is_collective = [](const PlanStep& step) { return op_def(step.op).collective; };
+  std::vector<Plan> dropped = plans;
+  auto& fewer = dropped[3].programs[0].steps;
+  fewer.erase(std::find_if(fewer.begin(), fewer.end(), is_collective));
+  EXPECT_FALSE(order_faults(dropped).empty());
+  // Two groups that wait for each other: rank 0 goes to op first, rank 1 to data.
+  std::vector<Plan> crossed = plans;
+  for (size_t rank = 0; rank < crossed.size(); ++rank) {
+    auto& steps = crossed[rank].programs[0].steps;
+    std::vector<PlanStep> calls(2);
+    for (const char* axis : {"op", "data"}) {
+      const auto found = std::find_if(steps.begin(), steps.end(), [&](const PlanStep& step) {
+        return is_collective(step) && step.attrs.get_string("axis") == axis;
+      });
+      const bool first = (axis == std::string("op")) == (rank == 0 || rank == 3);
+      calls[first ? 0 : 1] = *found;
+    }
+    steps = calls;
+  }
+  const std::vector<std::string> faults = order_faults(crossed);
+  EXPECT_TRUE(std::any_of(faults.begin(), faults.end(), [](const std::string& fault) {
+    return fault.find("waits for ever") != std::string::npos;
+  }));
 }
 
 /// Bytes per rank and step over data, for every stage.

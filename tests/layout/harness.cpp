@@ -5,12 +5,12 @@
 #include <algorithm>
 
 #include "tests/layout/assembly.h"
+#include "tests/layout/order.h"
 #include "weft/backend/backend.h"
 #include "weft/base/check.h"
 #include "weft/base/rng.h"
 #include "weft/comm/launch.h"
 #include "weft/compile/pipeline.h"
-#include "weft/ops/collective.h"
 #include "weft/optim/optimizer.h"
 #include "weft/runtime/session.h"
 
@@ -25,9 +25,12 @@ int64_t count_valid(const HostTensor& labels) {
   return valid;
 }
 
-CompileOptions rank_options(int rank) {
+CompileOptions rank_options(const LayoutJob& job, int rank) {
   CompileOptions options;
   options.rank = rank;
+  options.eval = job.evaluate;
+  options.all_logits = true;
+  if (job.evaluate) options.logits_seq_len = job.batches.at(0).tokens.type.shape[1];
   return options;
 }
 
@@ -35,6 +38,8 @@ CompileOptions rank_options(int rank) {
 struct RankResult {
   std::vector<double> losses;
   std::vector<double> norms;
+  double eval_loss = 0;
+  std::vector<double> row_logits;
   std::vector<HostTensor> before;  // per state of the plan
   std::vector<HostTensor> after;
   Plan plan;
@@ -45,7 +50,7 @@ class RankRun {
  public:
   RankRun(const LayoutJob& job, const Config& config, Communicator& ranks)
       : job_(job), config_(config), backend_(make_backend(job.backend, {})), ranks_(ranks) {
-    result_.plan = compile(config, job.spec, *backend_, rank_options(ranks.rank()));
+    result_.plan = compile(config, job.spec, *backend_, rank_options(job, ranks.rank()));
     session_ = std::make_unique<Session>(result_.plan, *backend_, &ranks);
     session_->init_states(job.seed);
     if (job.initial != nullptr) write_initial();
@@ -56,6 +61,7 @@ class RankRun {
     for (int64_t i = 0; i < steps; ++i) step(i);
     result_.after = read_states();
     result_.received = ranks_.received();
+    if (job_.evaluate) evaluate(job_.batches.at(0));
     session_.reset();
     return std::move(result_);
   }
@@ -83,7 +89,9 @@ class RankRun {
   void step(int64_t index) {
     const Batch& batch = job_.batches[static_cast<size_t>(index)];
     const auto valid = static_cast<double>(std::max<int64_t>(1, count_valid(batch.labels)));
-    for (int64_t i = 0; i < config_.train.accumulation; ++i) feed_micro(batch, i);
+    for (int64_t i = 0; i < config_.train.accumulation; ++i) {
+      feed_micro("train", fmt::format(".{}", i), batch, first_row(i));
+    }
     set_scalars("grad_scale", {1.0 / valid});
     set_scalars("inv_scale", {1.0});
     set_scalars("hyper", update_hyper(config_, index + 1, index));
@@ -101,28 +109,44 @@ class RankRun {
     result_.norms.push_back(output("norm").get(0));
   }
 
+  void evaluate(const Batch& batch) {
+    for (int64_t i = 0; i < config_.train.accumulation; ++i) {
+      feed_micro("eval", "", batch, first_row(i));
+      session_->run("eval");
+      result_.eval_loss += output("loss", "eval").get(0);
+    }
+    result_.eval_loss /= static_cast<double>(count_valid(batch.labels));
+    feed_micro("logits", "", batch, 0);
+    session_->run("logits");
+    result_.row_logits = output("logits", "logits").values();
+    result_.row_logits.resize(static_cast<size_t>(config_.data.seq_len * job_.spec.vocab_size));
+  }
+
   /// A micro-batch has micro_batch rows of each data coordinate, in their order.
-  void feed_micro(const Batch& batch, int64_t micro) {
+  int64_t first_row(int64_t micro) const {
+    const int64_t coordinate = result_.plan.coords.at("data");
+    return (micro * config_.parallel.data + coordinate) * config_.train.micro_batch;
+  }
+
+  void feed_micro(const std::string& program, const std::string& suffix, const Batch& batch,
+                  int64_t first) {
     const int64_t rows = config_.train.micro_batch;
     const int64_t seq_len = config_.data.seq_len;
-    const int64_t first = (micro * config_.parallel.data + result_.plan.coords.at("data")) * rows;
     const TensorType type{DType::i32, {rows, seq_len}};
     HostTensor positions(type);
     for (int64_t i = 0; i < positions.size(); ++i) {
       positions.set(i, static_cast<double>(i % seq_len));
     }
-    const auto set = [&](const std::string& name, const HostTensor& value) {
-      session_->set_input("train", fmt::format("{}.{}", name, micro), value.bytes.data(),
-                          value.type.bytes());
+    const auto set = [&](const std::string& name, const void* data, int64_t bytes) {
+      if (!session_->has_input(program, name + suffix)) return;
+      session_->set_input(program, name + suffix, data, bytes);
     };
-    set("tokens", cut(batch.tokens, {first, 0}, type));
-    set("labels", cut(batch.labels, {first, 0}, type));
-    set("positions", positions);
-    const std::string samples = fmt::format("samples.{}", micro);
-    if (session_->has_input("train", samples)) {
-      session_->set_input("train", samples, batch.samples.data() + first,
-                          rows * static_cast<int64_t>(sizeof(int64_t)));
-    }
+    const HostTensor tokens = cut(batch.tokens, {first, 0}, type);
+    const HostTensor labels = cut(batch.labels, {first, 0}, type);
+    set("tokens", tokens.bytes.data(), type.bytes());
+    set("labels", labels.bytes.data(), type.bytes());
+    set("positions", positions.bytes.data(), type.bytes());
+    set("samples", batch.samples.data() + first, rows * static_cast<int64_t>(sizeof(int64_t)));
   }
 
   void set_scalars(const std::string& input, const std::vector<double>& values) {
@@ -131,10 +155,10 @@ class RankRun {
     session_->set_input("train", input, value.bytes.data(), value.type.bytes());
   }
 
-  HostTensor output(const std::string& name) {
-    const int32_t buffer = result_.plan.program("train").outputs.at(name);
+  HostTensor output(const std::string& name, const std::string& program = "train") {
+    const int32_t buffer = result_.plan.program(program).outputs.at(name);
     HostTensor value(result_.plan.buffers[static_cast<size_t>(buffer)].type);
-    session_->get_output("train", name, value.bytes.data(), value.type.bytes());
+    session_->get_output(program, name, value.bytes.data(), value.type.bytes());
     return value;
   }
 
@@ -181,6 +205,9 @@ void check_ranks(const std::vector<RankResult>& ranks, int64_t steps, LayoutResu
     if (ranks[r].norms != ranks[0].norms) {
       result.faults.push_back(fmt::format("rank {} reads other norms than rank 0", r));
     }
+    if (ranks[r].eval_loss != ranks[0].eval_loss || ranks[r].row_logits != ranks[0].row_logits) {
+      result.faults.push_back(fmt::format("rank {} evaluates another model than rank 0", r));
+    }
     for (const auto& [axis, bytes] : ranks[r].plan.traffic) {
       const auto found = ranks[r].received.find(axis);
       const int64_t received = found == ranks[r].received.end() ? 0 : found->second;
@@ -197,94 +224,6 @@ void check_ranks(const std::vector<RankResult>& ranks, int64_t steps, LayoutResu
             fmt::format("rank {} received {} bytes over {}, planned none", r, bytes, axis));
       }
     }
-  }
-}
-
-bool same_view(const CollectiveView& a, const CollectiveView& b) {
-  return a.outer == b.outer && a.extent == b.extent && a.inner == b.inner && a.pieces == b.pieces;
-}
-
-/// Do two members agree on everything but their place?
-bool same_call(const CollectiveSpec& a, const CollectiveSpec& b) {
-  if (a.kind != b.kind || a.dtype != b.dtype || a.reduction != b.reduction || a.axis != b.axis ||
-      a.ways != b.ways || a.tensors.size() != b.tensors.size()) {
-    return false;
-  }
-  for (size_t i = 0; i < a.tensors.size(); ++i) {
-    if (!same_view(a.tensors[i].view, b.tensors[i].view)) return false;
-    if (a.tensors[i].gathered != b.tensors[i].gathered) return false;
-  }
-  return true;
-}
-
-/// The collectives of a plan in order; `axis` "" = all of them.
-std::vector<const PlanStep*> collectives_of(const Plan& plan, const std::string& axis) {
-  std::vector<const PlanStep*> steps;
-  for (const PlanProgram& program : plan.programs) {
-    for (const PlanStep& step : program.steps) {
-      if (!op_def(step.op).collective) continue;
-      if (axis.empty() || step.attrs.get_string("axis") == axis) steps.push_back(&step);
-    }
-  }
-  return steps;
-}
-
-CollectiveSpec spec_of(const PlanStep& step) {
-  return collective_spec({step.op, step.attrs, step.input_types, step.output_types});
-}
-
-std::string text_of(const PlanStep& step) {
-  return fmt::format("{} over {} at {} {} micro-batch {}", op_def(step.op).name,
-                     step.attrs.get_string("axis"), step.scope, phase_name(step.phase), step.micro);
-}
-
-/// Members of a group make the same calls in the same order.
-void check_group(const std::vector<Plan>& plans, size_t rank, const std::string& axis,
-                 std::vector<std::string>& faults) {
-  const auto leader = static_cast<size_t>(plans[rank].groups.at(axis)[0]);
-  const auto own = collectives_of(plans[rank], axis);
-  const auto first = collectives_of(plans[leader], axis);
-  for (size_t i = 0; i < std::max(own.size(), first.size()); ++i) {
-    const bool both = i < own.size() && i < first.size();
-    if (both && text_of(*own[i]) == text_of(*first[i]) &&
-        same_call(spec_of(*own[i]), spec_of(*first[i]))) {
-      continue;
-    }
-    faults.push_back(fmt::format("collective {} of rank {} is {}, of rank {} {}", i, rank,
-                                 i < own.size() ? text_of(*own[i]) : "none", leader,
-                                 i < first.size() ? text_of(*first[i]) : "none"));
-    return;
-  }
-}
-
-/// Runs the calls of all ranks, each as soon as all members have come to it: no group may wait for
-/// another one that waits for it.
-void check_progress(const std::vector<Plan>& plans, std::vector<std::string>& faults) {
-  std::vector<std::vector<const PlanStep*>> calls;
-  for (const Plan& plan : plans) calls.push_back(collectives_of(plan, ""));
-  std::vector<size_t> done(plans.size(), 0);
-  const auto axis_of = [&](size_t rank) {
-    const bool more = done[rank] < calls[rank].size();
-    return more ? calls[rank][done[rank]]->attrs.get_string("axis") : std::string();
-  };
-  for (bool moved = true; moved;) {
-    moved = false;
-    for (size_t rank = 0; rank < plans.size(); ++rank) {
-      const std::string axis = axis_of(rank);
-      if (axis.empty()) continue;
-      const std::vector<int32_t>& group = plans[rank].groups.at(axis);
-      const bool all_here = std::all_of(group.begin(), group.end(), [&](int32_t member) {
-        return axis_of(static_cast<size_t>(member)) == axis;
-      });
-      if (!all_here) continue;
-      for (const int32_t member : group) ++done[static_cast<size_t>(member)];
-      moved = true;
-    }
-  }
-  for (size_t rank = 0; rank < plans.size(); ++rank) {
-    if (axis_of(rank).empty()) continue;
-    faults.push_back(
-        fmt::format("rank {} waits for ever in {}", rank, text_of(*calls[rank][done[rank]])));
   }
 }
 
@@ -359,6 +298,8 @@ LayoutResult run_layout(const LayoutJob& job, const Layout& layout, int64_t step
   LayoutResult result;
   result.losses = ranks[0].losses;
   result.norms = ranks[0].norms;
+  result.eval_loss = ranks[0].eval_loss;
+  result.row_logits = ranks[0].row_logits;
   join_states(ranks, result);
   check_ranks(ranks, steps, result);
   for (RankResult& rank : ranks) {
@@ -374,18 +315,9 @@ std::vector<Plan> plan_layout(const LayoutJob& job, const Layout& layout) {
   const auto backend = make_backend(job.backend, {});
   std::vector<Plan> plans;
   for (int rank = 0; rank < layout.world(); ++rank) {
-    plans.push_back(compile(config, job.spec, *backend, rank_options(rank)));
+    plans.push_back(compile(config, job.spec, *backend, rank_options(job, rank)));
   }
   return plans;
-}
-
-std::vector<std::string> order_faults(const std::vector<Plan>& plans) {
-  std::vector<std::string> faults;
-  for (size_t rank = 0; rank < plans.size(); ++rank) {
-    for (const auto& [axis, group] : plans[rank].groups) check_group(plans, rank, axis, faults);
-  }
-  check_progress(plans, faults);
-  return faults;
 }
 
 }  // namespace weft::test

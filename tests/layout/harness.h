@@ -47,6 +47,7 @@ struct LayoutJob {
   std::vector<Batch> batches;        // one per step, all of one shape
   const Tensors* initial = nullptr;  // by Hugging Face name, instead of drawn weights
   std::vector<ShardStrategy> shard = {};
+  bool evaluate = false;  // programs "eval" and "logits" too, run after the last step
 };
 
 /// Batches of seeded tokens whose rows have very different numbers of valid labels.
@@ -56,6 +57,8 @@ std::vector<Batch> uneven_batches(int64_t steps, int64_t rows, int64_t seq_len, 
 struct LayoutResult {
   std::vector<double> losses;  // per step: mean over the valid labels of the global batch
   std::vector<double> norms;
+  double eval_loss = 0;            // mean over the first batch, without dropout
+  std::vector<double> row_logits;  // of the first row of the first batch, [seq_len, vocab]
   Tensors initial;          // what is trained (masters where there are some), before the first step
   Tensors trained;          // and after the last
   Tensors copies;           // weights that are copies of masters
@@ -72,9 +75,5 @@ Config layout_config(const LayoutJob& job, const Layout& layout);
 LayoutResult run_layout(const LayoutJob& job, const Layout& layout, int64_t steps = -1);
 /// The plans of all ranks alone.
 std::vector<Plan> plan_layout(const LayoutJob& job, const Layout& layout);
-
-/// Differences between the collectives of the ranks: members of a group must make the same calls in
-/// the same order, and no group may wait for another that waits for it. Empty when all is well.
-std::vector<std::string> order_faults(const std::vector<Plan>& plans);
 
 }  // namespace weft::test

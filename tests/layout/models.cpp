@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "weft/base/check.h"
@@ -85,7 +86,7 @@ void clip_at_half(LayoutJob& job) {
 
 void expect_one_model(const LayoutJob& job, const LayoutResult& got, const LayoutResult& expected,
                       const Tolerances& tolerances) {
-  for (const std::string& fault : got.faults) ADD_FAILURE() << fault;
+  expect_no_faults(got);
   ASSERT_EQ(got.initial.size(), expected.initial.size());
   for (const auto& [name, tensor] : expected.initial) {
     ASSERT_TRUE(got.initial.contains(name)) << name;
@@ -111,6 +112,16 @@ void expect_same_tensors(const Tensors& got, const Tensors& expected, double tol
     ASSERT_TRUE(got.contains(name)) << name;
     EXPECT_LE(relative_error(got.at(name), tensor), tolerance) << name;
   }
+}
+
+void expect_no_faults(const LayoutResult& result) {
+  for (const std::string& fault : result.faults) ADD_FAILURE() << fault;
+}
+
+bool same_bits(const Tensors& a, const Tensors& b) {
+  return a.size() == b.size() && std::all_of(a.begin(), a.end(), [&](const auto& entry) {
+           return b.contains(entry.first) && b.at(entry.first).bytes == entry.second.bytes;
+         });
 }
 
 }  // namespace weft::test

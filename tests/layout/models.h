@@ -35,4 +35,7 @@ void expect_one_model(const LayoutJob& job, const LayoutResult& got, const Layou
 /// Only the weights after the last step.
 void expect_same_tensors(const Tensors& got, const Tensors& expected, double tolerance);
 
+void expect_no_faults(const LayoutResult& result);
+bool same_bits(const Tensors& a, const Tensors& b);
+
 }  // namespace weft::test

@@ -1,5 +1,4 @@
 // Faults of other trainers that depend on the layout, by the numbers of their reports.
-#include <fmt/core.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -8,7 +7,6 @@
 #include "tests/layout/assembly.h"
 #include "tests/layout/models.h"
 #include "tests/support/hf_fixture.h"
-#include "weft/base/error.h"
 
 namespace weft::test {
 namespace {
@@ -25,16 +23,6 @@ const std::vector<Layout> kLayouts = {
     {.data = 2, .op = 2, .zero = 1},
     {.data = 2, .op = 2, .sequence = true, .zero = 3},
 };
-
-void expect_no_faults(const LayoutResult& result) {
-  for (const std::string& fault : result.faults) ADD_FAILURE() << fault;
-}
-
-bool same_bits(const Tensors& a, const Tensors& b) {
-  return a.size() == b.size() && std::all_of(a.begin(), a.end(), [&](const auto& entry) {
-           return b.contains(entry.first) && b.at(entry.first).bytes == entry.second.bytes;
-         });
-}
 
 TEST(Layouts, B01_NormCountsEveryElementOnce) {
   for (const char* model : {"gpt2", "qwen3"}) {
@@ -133,70 +121,6 @@ TEST(Layouts, B24_DropoutMasksDifferBetweenSamplesAndSteps) {
   EXPECT_NE(own.losses[0], shared.losses[0]) << "both ranks have one mask";
 }
 
-ModelSpec llama_heads(int64_t heads, int64_t kv_heads) {
-  ModelSpec spec = tiny_model("llama", false, 10);
-  spec.num_heads = heads;
-  spec.num_kv_heads = kv_heads;
-  spec.head_dim = 4;
-  return spec;
-}
-
-TEST(Layouts, B31_MoreRanksThanKeyValueHeadsAreRefusedWithTheNumbers) {
-  const auto refusal = [](int64_t heads, int64_t kv_heads, int64_t op) -> std::string {
-    LayoutJob job;
-    job.spec = llama_heads(heads, kv_heads);
-    job.batches = uneven_batches(1, 4, 6, 10);
-    try {
-      plan_layout(job, {.op = op});
-    } catch (const UsageError& error) {
-      return error.what();
-    }
-    return "";
-  };
-  for (const auto& [heads, kv_heads, op] :
-       {std::array<int64_t, 3>{4, 2, 4}, {4, 2, 3}, {4, 1, 2}}) {
-    const std::string text = refusal(heads, kv_heads, op);
-    for (const std::string& part :
-         {fmt::format("[parallel.op] got parallel.op = {}", op),
-          fmt::format("{} key/value heads", kv_heads), fmt::format("{} query heads", heads),
-          fmt::format("try parallel.op = {}", kv_heads)}) {
-      EXPECT_NE(text.find(part), std::string::npos) << part << " is not in: " << text;
-    }
-  }
-  EXPECT_EQ(refusal(4, 2, 2), "");
-  EXPECT_EQ(refusal(6, 3, 2), "") << "three heads on two ranks are uneven, not wrong";
-}
-
-TEST(Layouts, B31_AttentionKeptWholeTrainsOnAnyNumberOfRanks) {
-  LayoutJob job = tiny_job(llama_heads(4, 2), "adamw", "ref", "fp64");
-  const LayoutResult one = run_layout(job, {});
-  for (const char* name : {"q_proj", "k_proj", "v_proj", "o_proj"}) {
-    job.shard.push_back(
-        {std::string("model.layers.*.self_attn.") + name, {{"weight", {"", ""}}}, ""});
-  }
-  for (const Layout& layout : {Layout{.op = 4}, Layout{.op = 3, .sequence = true},
-                               Layout{.data = 2, .op = 4, .sequence = true, .zero = 2}}) {
-    SCOPED_TRACE(layout_name(layout));
-    expect_one_model(job, run_layout(job, layout), one, kTight);
-  }
-}
-
-TEST(Layouts, B31_AStepOfLengthZeroChangesNoBit) {
-  for (const int64_t kv_heads : {1, 2, 4}) {
-    LayoutJob job;
-    job.spec = llama_heads(4, kv_heads);
-    job.lr = 0;
-    job.batches = uneven_batches(1, 4, 6, 10);
-    const Tensors given = run_layout(job, {}, 0).trained;
-    job.initial = &given;
-    for (int64_t op = 1; op <= kv_heads; op *= 2) {
-      const LayoutResult got = run_layout(job, {.op = op});
-      expect_no_faults(got);
-      EXPECT_TRUE(same_bits(got.trained, given)) << kv_heads << " heads on " << op;
-    }
-  }
-}
-
 TEST(Layouts, B60_DecayFollowsTheLogicalTensor) {
   for (const char* model : {"gpt2", "qwen3"}) {
     LayoutJob job = tiny_job(tiny_model(model, true, 10), "adamw", "ref", "fp64");
@@ -246,6 +170,29 @@ TEST(Layouts, B63_EveryMicroBatchCountsOnEveryRank) {
       SCOPED_TRACE(layout_name(layout));
       expect_one_model(job, run_layout(job, layout), one, kTight);
       expect_one_model(reversed, run_layout(reversed, layout), one, kTight);
+    }
+  }
+}
+
+TEST(Layouts, B64_EvaluationAndLogitsAreThoseOfOneRank) {
+  for (const char* model : {"gpt2_dropout", "qwen3"}) {
+    LayoutJob job = tiny_job(tiny_model(model, true, 11), "sgd", "ref", "fp64");
+    job.batches.resize(2);
+    job.evaluate = true;
+    const LayoutResult one = run_layout(job, {});
+    EXPECT_NE(one.eval_loss, one.losses[0]);
+    std::vector<Layout> layouts = kLayouts;
+    layouts.push_back({.accumulation = 4});
+    layouts.push_back({.op = 3});
+    for (const Layout& layout : layouts) {
+      SCOPED_TRACE(std::string(model) + " " + layout_name(layout));
+      const LayoutResult got = run_layout(job, layout);
+      expect_no_faults(got);
+      EXPECT_NEAR(got.eval_loss, one.eval_loss, 1e-12);
+      ASSERT_EQ(got.row_logits.size(), one.row_logits.size());
+      for (size_t i = 0; i < one.row_logits.size(); ++i) {
+        ASSERT_NEAR(got.row_logits[i], one.row_logits[i], 1e-11) << i;
+      }
     }
   }
 }
@@ -379,41 +326,6 @@ TEST(Layouts, B68_NormGradientsAreSummedOverSequencePieces) {
       }
     }
   }
-}
-
-TEST(Layouts, B29_AxesGivenAsOneAreAsIfAbsent) {
-  const LayoutJob job = tiny_job(tiny_model("llama", false, 10), "adamw", "ref", "fp64");
-  const LayoutResult one = run_layout(job, {});
-  // A stage cuts nothing where there is one rank to cut over.
-  for (int64_t zero = 1; zero <= 3; ++zero) {
-    const LayoutResult got = run_layout(job, {.zero = zero});
-    expect_no_faults(got);
-    EXPECT_EQ(got.losses, one.losses);
-    EXPECT_TRUE(same_bits(got.trained, one.trained));
-  }
-  const LayoutResult sequence = run_layout(job, {.sequence = true});
-  EXPECT_TRUE(same_bits(sequence.trained, one.trained));
-}
-
-TEST(Layouts, B29_ContradictionsNameAllFactors) {
-  LayoutJob job;
-  job.spec = tiny_model("llama", false, 10);
-  job.batches = uneven_batches(1, 12, 6, 10);
-  const auto refusal = [&](const Layout& layout) -> std::string {
-    try {
-      layout_config(job, layout);
-    } catch (const UsageError& error) {
-      return error.what();
-    }
-    return "";
-  };
-  const std::string five = refusal({.data = 5});
-  EXPECT_NE(five.find("train.global_batch 12"), std::string::npos) << five;
-  EXPECT_NE(five.find("parallel.data 5"), std::string::npos) << five;
-  EXPECT_NE(five.find("try train.global_batch = 10"), std::string::npos) << five;
-  const std::string product = refusal({.data = 3, .accumulation = 8});
-  EXPECT_NE(product.find("train.accumulation 8"), std::string::npos) << product;
-  EXPECT_NE(product.find("parallel.data 3"), std::string::npos) << product;
 }
 
 }  // namespace
