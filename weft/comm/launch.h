@@ -33,7 +33,9 @@ struct RankOptions {
 /// 1 without a launcher runs on the calling thread. Returns the result of rank 0 (threads) or of
 /// this rank. When a rank throws, all ranks are brought down and the first cause is rethrown here:
 /// as it is when it is a UsageError, AlarmError or Interrupted or when every rank failed by itself
-/// with the same exit code; otherwise as a PeerError "rank N: cause".
+/// with the same exit code; otherwise as a PeerError "rank N: cause". Under an MPI launcher nothing
+/// is rethrown: one rank logs that error and all return its exit code, since a launcher ends every
+/// rank as soon as one has ended badly. A process can be an MPI rank only once.
 int run_ranks(const RankOptions& options, const std::function<int(Communicator&)>& body);
 
 /// A communicator of one rank of a world that does not exist: collectives fill their outputs with

@@ -30,7 +30,7 @@ class ThreadRanks {
                   "comm", fmt::format("got {} of {} rank threads: {}; try fewer ranks",
                                       threads.size() + 1, world_.size(), error.what()))));
     }
-    if (!world_.fault().raised()) run_rank(0);
+    if (errors_[0] == nullptr) run_rank(0);
     for (std::thread& thread : threads) thread.join();
     if (world_.fault().raised()) throw_first();
     return result_;
