@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
 #include <tuple>
 
 #include "tests/layout/models.h"
@@ -111,6 +112,20 @@ TEST(Cheapest, CountersOfTheRanksAreTheTrafficOfThePlan) {
         EXPECT_EQ(result.received[rank].at(axis), 2 * bytes) << axis << " of rank " << rank;
       }
     }
+  }
+}
+
+TEST(Cheapest, TheVerdictTakesOneCallPerAxis) {
+  for (const int64_t zero : {0, 1, 3}) {
+    const Layout layout{.data = 2, .op = 2, .sequence = true, .zero = zero};
+    std::map<std::string, int> calls;
+    const Plan plan = plan_layout(llama_job(3, 4), layout)[0];
+    for (const PlanStep& step : plan.program("train").steps) {
+      if (!op_def(step.op).collective || step.phase != Phase::verdict) continue;
+      ++calls[step.attrs.get_string("axis")];
+    }
+    EXPECT_EQ(calls["op"], 1) << layout_name(layout);
+    EXPECT_EQ(calls["data"], zero == 0 ? 0 : 1) << layout_name(layout);
   }
 }
 

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <map>
+#include <numeric>
 #include <tuple>
 
 #include "weft/compile/passes.h"
@@ -17,6 +18,7 @@ class Buckets {
   }
 
   void run() {
+    order_verdict();
     for (NodeId id = 0; id < graph_.num_nodes(); ++id) {
       close_read_by(graph_.node(id));
       join(id);
@@ -32,6 +34,33 @@ class Buckets {
     std::vector<NodeId> members;
     int64_t bytes = 0;
   };
+
+  /// Sums of the verdict that go over several axes are made axis by axis: all of one axis travel
+  /// together. Other nodes of the verdict come once the sums they read are there.
+  void order_verdict() {
+    std::vector<NodeId> order(at(graph_.num_nodes()));
+    std::iota(order.begin(), order.end(), 0);
+    std::vector<int> sums(at(graph_.num_values()), 0);  // calls behind a value
+    std::vector<int> turn(order.size(), 0);
+    const auto is_verdict = [&](NodeId id) { return graph_.node(id).phase == Phase::verdict; };
+    for (const NodeId id : order) {
+      const Node& node = graph_.node(id);
+      if (!is_verdict(id)) continue;
+      const bool call = eligible(node);
+      int behind = call ? 1 : 0;
+      for (const ValueId input : node.inputs) {
+        if (input != kNoValue) behind = std::max(behind, sums[at(input)] + (call ? 1 : 0));
+      }
+      for (const ValueId output : node.outputs) {
+        if (output != kNoValue) sums[at(output)] = behind;
+      }
+      turn[at(id)] = 2 * behind + (call ? 0 : 1);
+    }
+    const auto first = std::find_if(order.begin(), order.end(), is_verdict);
+    const auto last = std::find_if_not(first, order.end(), is_verdict);
+    std::stable_sort(first, last, [&](NodeId a, NodeId b) { return turn[at(a)] < turn[at(b)]; });
+    graph_.reorder_nodes(order);
+  }
 
   /// Gradients, sums and new weights move flattened or as a whole; activations do not wait for
   /// others.
