@@ -24,8 +24,11 @@ class StateStore {
   virtual void refresh_copies() = 0;
 };
 
-/// True for states that files hold: all but the converted copies of others.
-inline bool is_stored(const PlanState& state) { return state.init.kind != StateInit::Kind::copy; }
+/// True for states that files hold: all but the converted copies of others and those that only wait
+/// for the next update and belong to no logical tensor.
+inline bool is_stored(const PlanState& state) {
+  return state.init.kind != StateInit::Kind::copy && !state.logical.name.empty();
+}
 /// Name of the logical tensor in a checkpoint: the Hugging Face name, "@m" etc. added for slots.
 inline std::string stored_name(const PlanState& state) {
   return state.slot.empty() ? state.logical.name : state.logical.name + "@" + state.slot;

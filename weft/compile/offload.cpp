@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include "weft/base/check.h"
+#include "weft/compile/late_update.h"
 #include "weft/compile/offload_update.h"
 #include "weft/compile/order_edit.h"
 #include "weft/ops/op_kind.h"
@@ -28,19 +29,18 @@ ValueId load(Graph& graph, const Node& near, ValueId value, Tier tier, MemoryCla
   return moved;
 }
 
-/// Weights that live elsewhere are loaded for each pass of each micro-batch.
-class WeightLoads {
+/// What lives elsewhere and is read on the device, weights above all, is loaded for each pass of
+/// each micro-batch.
+class DeviceLoads {
  public:
-  WeightLoads(Graph& graph, OrderEdit& order, int32_t ahead)
+  DeviceLoads(Graph& graph, OrderEdit& order, int32_t ahead)
       : graph_(graph), order_(order), ahead_(ahead) {}
 
   void run() {
-    for (const State& state : graph_.states()) {
-      if (state.home != Tier::device) away_.emplace(state.value, true);
-    }
     const NodeId count = graph_.num_nodes();
     for (NodeId id = 0; id < count; ++id) {
-      if (!updates(graph_.node(id))) visit(id);
+      const Node& node = graph_.node(id);
+      if (!node.on_host && !op_def(node.op).transfer) visit(id);
     }
     order_.move_ahead(made_, ahead_);
   }
@@ -50,9 +50,9 @@ class WeightLoads {
     const Node node = graph_.node(id);  // a copy: adding nodes moves the list
     for (size_t i = 0; i < node.inputs.size(); ++i) {
       const ValueId value = node.inputs[i];
-      if (value == kNoValue || !away_.contains(value)) continue;
-      const auto key = std::tuple(value, node.micro, node.phase);
-      const auto [known, fresh] = loaded_.try_emplace(key, kNoValue);
+      if (value == kNoValue || graph_.value(value).tier == Tier::device) continue;
+      const auto [known, fresh] =
+          loaded_.try_emplace(std::tuple(value, node.micro, node.phase), kNoValue);
       if (fresh) {
         known->second = load(graph_, node, value, Tier::device, MemoryClass::prefetch);
         const NodeId made = graph_.num_nodes() - 1;
@@ -66,7 +66,6 @@ class WeightLoads {
   Graph& graph_;
   OrderEdit& order_;
   int32_t ahead_;
-  std::map<ValueId, bool> away_;
   std::map<std::tuple<ValueId, int32_t, Phase>, ValueId> loaded_;
   std::vector<NodeId> made_;
 };
@@ -156,7 +155,12 @@ class Spills {
 std::map<ValueId, std::string> gradient_sums(const Graph& graph) {
   std::map<ValueId, std::string> sums;
   for (const State& state : graph.states()) {
-    if (state.result == kNoValue || !state.slot.empty()) continue;
+    if (state.result == kNoValue) continue;
+    if (state.name.ends_with(kPendingSuffix) &&
+        graph.value(state.result).memory_class == MemoryClass::gradients) {
+      sums.emplace(state.result, state.name.substr(0, state.name.find('@')));
+    }
+    if (!state.slot.empty()) continue;
     const NodeId producer = graph.value(state.result).producer;
     const Node& node = graph.node(producer);
     if (!updates(node) || node.inputs[0] != state.value) continue;
@@ -186,6 +190,25 @@ std::map<ValueId, std::string> gradient_sums(const Graph& graph) {
   return sums;
 }
 
+/// Results of states that live elsewhere are stored there as soon as they exist.
+void bring_results_home(Graph& graph) {
+  OrderEdit order(graph);
+  for (const State& state : std::vector<State>(graph.states())) {
+    if (state.result == kNoValue || state.result == state.value) continue;
+    const Value result = graph.value(state.result);
+    if (result.tier == state.home) continue;
+    const Node near = graph.node(result.producer);
+    graph.set_scope(near.scope);
+    graph.set_phase(near.phase);
+    graph.set_micro(near.micro);
+    const ValueId stored = graph.add(OpKind::store, {state.result, state.value});
+    graph.value(stored).memory_class = graph.value(state.value).memory_class;
+    order.insert_after(result.producer, graph.num_nodes() - 1);
+    graph.set_state_result(state.name, stored);
+  }
+  order.apply();
+}
+
 }  // namespace
 
 void hoist_sums(Graph& graph) {
@@ -207,6 +230,9 @@ void offload(Graph& graph, const TierChoice& choice) {
   for (const State& state : std::vector<State>(graph.states())) {
     const auto home = choice.homes.find(state.name);
     if (home != choice.homes.end()) graph.set_home(state.name, home->second);
+    if (!state.name.ends_with(kPendingSuffix)) continue;
+    const auto gradient = choice.gradients.find(state.name.substr(0, state.name.find('@')));
+    if (gradient != choice.gradients.end()) graph.set_home(state.name, gradient->second);
   }
   {
     OrderEdit order(graph);
@@ -226,12 +252,11 @@ void offload(Graph& graph, const TierChoice& choice) {
     spills.finish();
     order.apply();
   }
-  {
-    OrderEdit order(graph);
-    WeightLoads(graph, order, choice.loads_ahead).run();
-    order.apply();
-  }
   offload_updates(graph, choice);
+  bring_results_home(graph);
+  OrderEdit order(graph);
+  DeviceLoads(graph, order, choice.loads_ahead).run();
+  order.apply();
 }
 
 }  // namespace weft

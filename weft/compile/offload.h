@@ -15,12 +15,15 @@ struct TierChoice {
   std::map<std::string, Tier> homes;        // state -> home; device when absent
   std::map<std::string, Tier> gradients;    // parameter -> where its gradient sum waits
   std::map<std::string, Tier> activations;  // value name -> where it waits for the backward pass
+  bool late_update = false;                 // compile/late_update.h
   bool update_on_host = false;              // of states that are not all on the device
   int64_t chunk_bytes = int64_t{16} << 20;  // of one tensor of an update piece
   int32_t pieces_ahead = 2;                 // update pieces that are loaded before their turn
   int32_t loads_ahead = 2;                  // weights and activations loaded before their turn
 
-  bool empty() const { return homes.empty() && gradients.empty() && activations.empty(); }
+  bool empty() const {
+    return homes.empty() && gradients.empty() && activations.empty() && !late_update;
+  }
 };
 
 /// Rewrites `graph`. Names that the graph does not have are ignored: other programs have them.

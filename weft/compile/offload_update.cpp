@@ -48,9 +48,7 @@ class UpdateStream {
     size_t next = 0;
     for (NodeId id = 0; id < count; ++id) {
       if (next < updates_.size() && updates_[next].node == id) {
-        // All pieces stand where the first update stood; the others leave their place.
-        if (next == 0) append_pieces(order);
-        ++next;
+        append_pieces(next++, order);
       } else {
         order.push_back(id);
       }
@@ -96,15 +94,17 @@ class UpdateStream {
     }
   }
 
-  void append_pieces(std::vector<NodeId>& order) {
+  /// The pieces of an update stand where it stood; loads of later pieces, of whatever update, run
+  /// ahead of them.
+  void append_pieces(size_t update, std::vector<NodeId>& order) {
     const NodeId first = graph_.num_nodes();
     const auto ahead = static_cast<size_t>(std::max(0, choice_.pieces_ahead));
-    for (size_t i = 0; i < std::min(ahead, pieces_.size()); ++i) load(pieces_[i]);
-    for (size_t i = 0; i < pieces_.size(); ++i) {
-      if (i + ahead < pieces_.size()) load(pieces_[i + ahead]);
-      compute(pieces_[i]);
+    for (; at_ < pieces_.size() && pieces_[at_].update == update; ++at_) {
+      for (; loaded_ < std::min(pieces_.size(), at_ + ahead + 1); ++loaded_) {
+        load(pieces_[loaded_]);
+      }
+      compute(pieces_[at_]);
     }
-    graph_.set_on_host(false);
     for (NodeId id = first; id < graph_.num_nodes(); ++id) order.push_back(id);
   }
 
@@ -241,6 +241,8 @@ class UpdateStream {
   std::map<ValueId, std::vector<ValueId>> copies_;
   std::vector<Update> updates_;
   std::vector<Piece> pieces_;
+  size_t at_ = 0;      // pieces done
+  size_t loaded_ = 0;  // pieces loaded
 };
 
 }  // namespace

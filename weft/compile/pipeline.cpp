@@ -8,6 +8,7 @@
 //     -> fuse_add         sums fold into the kernels that make their operands
 //     -> remove_dead      nodes nothing depends on
 //     -> buckets          small collectives travel together
+//     -> late update      where states are far away: the update runs at the begin of the next step
 //     -> tiers            loads and stores of what does not live on the device (docs/tiers.md);
 //     again
 //                         with more moved away until the plan fits
@@ -23,6 +24,7 @@
 
 #include "weft/base/check.h"
 #include "weft/compile/default_shards.h"
+#include "weft/compile/late_update.h"
 #include "weft/compile/offload.h"
 #include "weft/compile/passes.h"
 #include "weft/compile/step_graph.h"
@@ -256,12 +258,22 @@ class Compiler {
   Plan build(const TierChoice& choice, const PlanOptions& for_plan) {
     std::vector<ProgramInput> inputs;
     std::vector<Graph> graphs;
-    graphs.reserve(programs_.size());
-    for (const Program& program : programs_) {
-      graphs.push_back(program.graph);
+    graphs.reserve(programs_.size() + 1);
+    const auto add = [&](const std::string& name, Graph graph) {
+      graphs.push_back(std::move(graph));
       offload(graphs.back(), choice);
-      if (!choice.empty()) pipeline_.check(program.name, "tiers", graphs.back());
-      inputs.push_back({program.name, &graphs.back()});
+      if (!choice.empty()) pipeline_.check(name, "tiers", graphs.back());
+      inputs.push_back({name, &graphs.back()});
+    };
+    for (const Program& program : programs_) {
+      Graph graph = program.graph;
+      if (!choice.late_update || program.name != "train") {
+        add(program.name, std::move(graph));
+        continue;
+      }
+      Graph flush = delay_updates(graph);
+      add(program.name, std::move(graph));
+      add("flush", std::move(flush));
     }
     return build_plan(inputs, support_, for_plan);
   }

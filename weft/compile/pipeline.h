@@ -35,6 +35,8 @@ struct CompileOptions {
 /// i64 when dropout > 0. Once per step: "step" [1] i64 (with dropout), "grad_scale" [1] (loss scale
 /// / valid labels of the global batch), "inv_scale" [1], "hyper" [3] (lr, 1 - beta1^t, 1 -
 /// beta2^t). Outputs: "loss.i" [1] sum of token losses, "norm" [1], "apply" [1] i32. Program
+/// With a late update (compile/late_update.h) "hyper" of "train" belongs to the waiting update, and
+/// program "flush" with input "hyper" runs it alone. Program
 /// "eval": "tokens", "labels", "positions", "segments"; output "loss". Program "logits": "tokens",
 /// "positions" [1,S], "last" [1] i32; output "logits". Scalars have the parameter dtype (f32; f64
 /// when compute is fp64).

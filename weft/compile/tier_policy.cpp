@@ -180,6 +180,11 @@ void TierPolicy::settle_update(const Config& config) {
     // A gradient down and a weight up cross the link instead of three states both ways.
     choice_.update_on_host = away;
   }
+  // Only traffic that is slow enough to be worth the gradients' longer life.
+  const bool slow = std::any_of(choice_.homes.begin(), choice_.homes.end(),
+                                [](const auto& home) { return home.second == Tier::nvme; });
+  choice_.late_update = config.offload.late_update == "on" ||
+                        (config.offload.late_update == "auto" && slow && choice_.update_on_host);
   if (config.offload.prefetch) {
     // Three states and a gradient per piece, pieces_ahead + 1 pieces at a time.
     const int64_t pieces = 4 * (choice_.pieces_ahead + 1);

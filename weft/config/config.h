@@ -145,6 +145,7 @@ struct OffloadPolicy {
 struct OffloadConfig {
   OffloadPolicy optimizer, weights, gradients, activations;
   std::string update_on = "auto";
+  std::string late_update = "auto";
   std::optional<int64_t> prefetch;
   std::vector<std::pair<std::string, std::string>> groups;
 };

@@ -243,6 +243,9 @@ const std::vector<KeySpec>& table() {
      .help = "Home of the layer-boundary activations."},
     {.key = "offload.update_on", .field = AT(offload.update_on), .choices = {"auto", "device", "host"},
      .help = "Where the optimizer step runs."},
+    {.key = "offload.late_update", .field = AT(offload.late_update), .choices = {"auto", "on", "off"},
+     .help = "Whether the update runs at the begin of the next step, hidden behind its forward pass; "
+             "auto: when a state lives on NVMe."},
     {.key = "offload.prefetch", .field = AT(offload.prefetch), .range = at_least(0), .bytes = true,
      .automatic = true, .help = "Bytes of the prefetch window, charged to the device budget."},
     {.key = "offload.groups", .field = AT(offload.groups), .choices = kTiers,

@@ -143,10 +143,27 @@ void check_operand_list(const Plan& plan, int32_t p, int32_t step,
   }
 }
 
+/// Kernels find their operands where their lane computes; only transfers cross.
+void check_tiers_of(const Plan& plan, int32_t p, int32_t step) {
+  const PlanProgram& program = plan.programs[at(p)];
+  const PlanStep& s = program.steps[at(step)];
+  if (op_def(s.op).transfer) return;
+  const Tier expected = s.lane == Lane::host ? Tier::host : Tier::device;
+  for (const auto* operands : {&s.inputs, &s.outputs}) {
+    for (const int32_t id : *operands) {
+      if (id < 0 || at(id) >= plan.buffers.size()) continue;
+      WEFT_CHECK(plan.buffers[at(id)].tier == expected, kWhere, "{} computes on {} memory in {}",
+                 step_text(program, step), tier_name(plan.buffers[at(id)].tier),
+                 plan.buffers[at(id)].name);
+    }
+  }
+}
+
 void check_operands(const Plan& plan, int32_t p) {
   const PlanProgram& program = plan.programs[at(p)];
   for (int32_t step = 0; at(step) < program.steps.size(); ++step) {
     const PlanStep& s = program.steps[at(step)];
+    check_tiers_of(plan, p, step);
     check_operand_list(plan, p, step, s.inputs, s.input_types);
     check_operand_list(plan, p, step, s.outputs, s.output_types);
     if (s.workspace >= 0) {

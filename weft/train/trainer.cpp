@@ -17,6 +17,7 @@
 #include "weft/train/evaluate.h"
 #include "weft/train/feed.h"
 #include "weft/train/job.h"
+#include "weft/train/pending_update.h"
 #include "weft/train/ranks.h"
 #include "weft/train/reporter.h"
 #include "weft/train/resume.h"
@@ -67,6 +68,7 @@ class Trainer {
     const bool first_of_process = ranks_.rank() == 0 || detect_launch().kind != LaunchKind::threads;
     StallWatch watch(first_of_process ? cfg().alarm.stall_seconds : 0, cfg().alarm.command);
     last_save_ = Clock::now();
+    pending_ = std::make_unique<PendingUpdate>(session());
     traffic_ = session().tier_traffic();
     watch.beat(state_.step + 1);
     if (state_.step < cfg().train.steps) {
@@ -200,7 +202,7 @@ class Trainer {
     feed_scalars(session(), "train", "inv_scale", {1.0 / scale});
     const auto updates = static_cast<int64_t>(state_.counters["updates_applied"]);
     const std::vector<double> hyper = update_hyper(cfg(), record.step, updates);
-    feed_scalars(session(), "train", "hyper", hyper);
+    pending_->feed(hyper);
     if (session().has_input("train", "step")) {
       session().set_input("train", "step", &record.step, sizeof(record.step));
     }
@@ -262,6 +264,7 @@ class Trainer {
     checkpoints_->wait();
     const bool suspect = saved_step_ > 0 && saved_step_ == record.step - 1;
     if (!suspect || on_first_rank(ranks_, [&] { return set_aside(saved_step_); }).empty()) {
+      pending_->flush();
       SessionStore store(session());
       const std::string path = checkpoints_->save_diagnostic(store, meta());
       if (ranks_.rank() == 0) log_warning("state kept as {}", path);
@@ -291,6 +294,7 @@ class Trainer {
 
   void run_eval() {
     reporter_.phase("evaluating");
+    pending_->flush();
     const EvalResult result = evaluate(session(), *valid_);
     const EvalRecord record{state_.step, result.loss, result.perplexity, result.tokens};
     reporter_.eval(record);
@@ -307,6 +311,7 @@ class Trainer {
 
   void save() {
     reporter_.phase("saving");
+    pending_->flush();
     SessionStore store(session());
     const std::string path = checkpoints_->save(store, meta());
     saved_step_ = state_.step;
@@ -352,6 +357,7 @@ class Trainer {
   std::unique_ptr<AlarmRules> alarms_;
   NextBatch next_;
   Clock::time_point last_save_;
+  std::unique_ptr<PendingUpdate> pending_;
   TierTraffic traffic_;  // up to the last step
   int64_t saved_step_ = 0;
 };

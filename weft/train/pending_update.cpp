@@ -1,0 +1,50 @@
+#include "weft/train/pending_update.h"
+
+#include <algorithm>
+
+#include "weft/base/check.h"
+#include "weft/compile/late_update.h"
+#include "weft/train/feed.h"
+
+namespace weft {
+
+PendingUpdate::PendingUpdate(Session& session) : session_(session) {
+  const Plan& plan = session.plan();
+  late_ = std::any_of(plan.programs.begin(), plan.programs.end(),
+                      [](const PlanProgram& program) { return program.name == "flush"; });
+  for (size_t i = 0; i < plan.states.size(); ++i) {
+    const PlanState& state = plan.states[i];
+    if (!state.name.ends_with(kPendingSuffix)) continue;
+    const std::vector<std::byte> zeros(static_cast<size_t>(state.type.bytes()));
+    session.write_state(static_cast<int>(i), zeros.data());
+  }
+}
+
+void PendingUpdate::feed(const std::vector<double>& hyper) {
+  feed_scalars(session_, "train", "hyper", late_ ? hyper_ : hyper);
+  hyper_ = hyper;
+  waits_ = true;
+}
+
+void PendingUpdate::flush() {
+  if (!late_ || !waits_) return;
+  feed_scalars(session_, "flush", "hyper", hyper_);
+  session_.run("flush");
+  clear_verdict();
+  waits_ = false;
+}
+
+/// The next step must not apply the update again.
+void PendingUpdate::clear_verdict() {
+  const std::vector<PlanState>& states = session_.plan().states;
+  const auto found = std::find_if(states.begin(), states.end(), [](const PlanState& state) {
+    return state.name == kPendingApply;
+  });
+  WEFT_CHECK(found != states.end(), "train", "the plan has no state {}", kPendingApply);
+  const int32_t none = 0;
+  WEFT_CHECK(found->type.bytes() == sizeof(none), "train", "state {} has {} bytes", kPendingApply,
+             found->type.bytes());
+  session_.write_state(static_cast<int>(found - states.begin()), &none);
+}
+
+}  // namespace weft

@@ -1,0 +1,31 @@
+// The update that waits for the next step (a plan with program "flush"). Without one every call
+// does the ordinary thing, so that the trainer need not know.
+#pragma once
+
+#include <vector>
+
+#include "weft/runtime/session.h"
+
+namespace weft {
+
+class PendingUpdate {
+ public:
+  /// Nothing waits: the states of a waiting update are cleared. `session` must outlive this.
+  explicit PendingUpdate(Session& session);
+
+  /// Writes input "hyper" of the next run of "train", whose own update has `hyper`.
+  void feed(const std::vector<double>& hyper);
+  /// Applies what waits, so that the states are those after the last step. Called before anything
+  /// reads them.
+  void flush();
+
+ private:
+  void clear_verdict();
+
+  Session& session_;
+  bool late_ = false;
+  bool waits_ = false;
+  std::vector<double> hyper_ = {0.0, 1.0, 1.0};  // of the update that waits
+};
+
+}  // namespace weft
