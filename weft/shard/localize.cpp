@@ -96,6 +96,9 @@ class Localizer {
       }
       for (const Placement* placement : late[at(id)]) early_[at(id)].push_back(*placement);
     }
+    for (const auto& [name, id] : graph_.outputs()) {
+      early_[at(id)].push_back(whole_placement(graph_.type(id).shape.size()));
+    }
     for (const State& state : graph_.states()) {
       if (state.result == kNoValue) continue;
       early_[at(state.result)].push_back(sharding_.values[at(state.value)]);
