@@ -8,7 +8,7 @@ packages=(
   clang-format cppcheck
   # libraries
   libcli11-dev libdnnl-dev libfmt-dev libhwy-dev libpcre2-dev libspdlog-dev libtomlplusplus-dev
-  libutf8proc-dev libxxhash-dev nlohmann-json3-dev
+  liburing-dev libutf8proc-dev libxxhash-dev nlohmann-json3-dev
   # ranks as processes
   libopenmpi-dev openmpi-bin
   # charts of report.html
