@@ -31,6 +31,7 @@ class Localizer {
     find_early_moves();
     for (NodeId id = 0; id < graph_.num_nodes(); ++id) add_node(id);
     for (const auto& [name, id] : graph_.outputs()) {
+      result_.set_scope(name);
       result_.set_output(name, moved(id, whole_placement(graph_.type(id).shape.size())));
     }
     for (const State& state : graph_.states()) {
