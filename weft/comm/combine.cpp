@@ -1,84 +1,20 @@
 #include "weft/comm/combine.h"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
-#include <cstring>
 #include <limits>
-#include <type_traits>
 
 #include "weft/base/check.h"
+#include "weft/comm/combine_isa.h"
 
 namespace weft {
 namespace {
 
 using Sources = std::span<const std::byte* const>;
 
-// Elements summed at a time; the sums stay in the first-level cache.
-constexpr int64_t kBlock = 1024;
-
 template <class T>
-const T* at(const std::byte* data, int64_t offset) {
-  return reinterpret_cast<const T*>(data) + offset;
-}
-
-// Conversions without branches, so that loops over them become vector code; the same values as
-// to_float and to_f16 of base/dtype.h.
-inline float widen(BF16 value) { return to_float(value); }
-inline float widen(F16 value) {
-  const uint32_t sign = uint32_t{value.bits & 0x8000u} << 16;
-  const uint32_t rest = uint32_t{value.bits & 0x7fffu} << 13;
-  // As a float the exponent is too small by 112; the product is exact, subnormals included.
-  const float finite = std::bit_cast<float>(rest) * 0x1p112f;
-  const uint32_t special = rest | 0x7f800000u;
-  const uint32_t bits = rest >= 0x0f800000u ? special : std::bit_cast<uint32_t>(finite);
-  return std::bit_cast<float>(bits | sign);
-}
-
-inline void narrow_to(float value, BF16& out) { out = to_bf16(value); }
-inline void narrow_to(float value, F16& out) {
-  const uint32_t bits = std::bit_cast<uint32_t>(value);
-  const uint32_t sign = (bits >> 16) & 0x8000u;
-  const uint32_t magnitude = bits & 0x7fffffffu;
-  // Subnormal halves are units of 2^-24: adding 0.5 leaves them, rounded, in the low bits.
-  const float small = std::bit_cast<float>(magnitude) + 0.5f;
-  const uint32_t subnormal = std::bit_cast<uint32_t>(small) - 0x3f000000u;
-  const uint32_t normal = (magnitude + 0xfffu + ((magnitude >> 13) & 1u) - 0x38000000u) >> 13;
-  uint32_t half = magnitude < 0x38800000u ? subnormal : normal;
-  half = magnitude >= 0x477ff000u ? 0x7c00u : half;
-  half = magnitude > 0x7f800000u ? 0x7e00u : half;
-  out.bits = static_cast<uint16_t>(sign | half);
-}
-
-template <class T>
-void sum_wide(Sources sources, T* out, int64_t count) {
-  using Sum = std::conditional_t<std::is_same_v<T, int32_t>, uint32_t,
-                                 std::conditional_t<std::is_same_v<T, int64_t>, uint64_t, T>>;
-  Sum sums[kBlock];
-  for (int64_t begin = 0; begin < count; begin += kBlock) {
-    const int64_t size = std::min(kBlock, count - begin);
-    std::memcpy(sums, at<T>(sources[0], begin), static_cast<size_t>(size) * sizeof(T));
-    for (size_t s = 1; s < sources.size(); ++s) {
-      const T* source = at<T>(sources[s], begin);
-      for (int64_t i = 0; i < size; ++i) sums[i] += static_cast<Sum>(source[i]);
-    }
-    std::memcpy(out + begin, sums, static_cast<size_t>(size) * sizeof(T));
-  }
-}
-
-template <class T>
-void sum_narrow(Sources sources, T* out, int64_t count) {
-  float sums[kBlock];
-  for (int64_t begin = 0; begin < count; begin += kBlock) {
-    const int64_t size = std::min(kBlock, count - begin);
-    const T* first = at<T>(sources[0], begin);
-    for (int64_t i = 0; i < size; ++i) sums[i] = widen(first[i]);
-    for (size_t s = 1; s < sources.size(); ++s) {
-      const T* source = at<T>(sources[s], begin);
-      for (int64_t i = 0; i < size; ++i) sums[i] += widen(source[i]);
-    }
-    for (int64_t i = 0; i < size; ++i) narrow_to(sums[i], out[begin + i]);
-  }
+const T& at(const std::byte* data, int64_t index) {
+  return reinterpret_cast<const T*>(data)[index];
 }
 
 template <class T>
@@ -87,14 +23,14 @@ void logsumexp(Sources sources, T* out, int64_t count) {
     double largest = -std::numeric_limits<double>::infinity();
     double nan = 0;
     for (const std::byte* source : sources) {
-      const double value = *at<T>(source, i);
+      const double value = at<T>(source, i);
       if (std::isnan(value)) nan = value;
       largest = std::max(largest, value);
     }
     double result = largest + nan;
     if (std::isfinite(result)) {
       double sum = 0;
-      for (const std::byte* source : sources) sum += std::exp(*at<T>(source, i) - largest);
+      for (const std::byte* source : sources) sum += std::exp(at<T>(source, i) - largest);
       result = largest + std::log(sum);
     }
     out[i] = static_cast<T>(result);
@@ -112,18 +48,18 @@ bool can_combine(DType dtype, Reduction reduction) {
 void combine(DType dtype, Reduction reduction, Sources sources, std::byte* out, int64_t count) {
   WEFT_CHECK(can_combine(dtype, reduction) && !sources.empty(), "combine",
              "cannot reduce {} of {} members", dtype_name(dtype), sources.size());
-  const bool sum = reduction == Reduction::sum;
+  if (reduction == Reduction::logsumexp) {
+    if (dtype == DType::f64) return logsumexp(sources, reinterpret_cast<double*>(out), count);
+    return logsumexp(sources, reinterpret_cast<float*>(out), count);
+  }
+  const CombineIsa& isa = combine_isa();
   switch (dtype) {
-    case DType::f64:
-      return (sum ? sum_wide<double> : logsumexp<double>)(sources, reinterpret_cast<double*>(out),
-                                                          count);
-    case DType::f32:
-      return (sum ? sum_wide<float> : logsumexp<float>)(sources, reinterpret_cast<float*>(out),
-                                                        count);
-    case DType::bf16: return sum_narrow(sources, reinterpret_cast<BF16*>(out), count);
-    case DType::f16: return sum_narrow(sources, reinterpret_cast<F16*>(out), count);
-    case DType::i64: return sum_wide(sources, reinterpret_cast<int64_t*>(out), count);
-    case DType::i32: return sum_wide(sources, reinterpret_cast<int32_t*>(out), count);
+    case DType::f64: return isa.f64(sources, out, count);
+    case DType::f32: return isa.f32(sources, out, count);
+    case DType::bf16: return isa.bf16(sources, out, count);
+    case DType::f16: return isa.f16(sources, out, count);
+    case DType::i64: return isa.i64(sources, out, count);
+    case DType::i32: return isa.i32(sources, out, count);
     default: break;
   }
 }
