@@ -283,6 +283,8 @@ Config layout_config(const LayoutJob& job, const Layout& layout) {
   config.parallel.sequence = layout.sequence;
   config.parallel.zero = layout.zero;
   config.parallel.shard = job.shard;
+  config.recompute = job.recompute;
+  config.train.microbatch_order = job.microbatch_order;
   validate_config(config);
   return config;
 }

@@ -47,6 +47,8 @@ struct LayoutJob {
   std::vector<Batch> batches;        // one per step, all of one shape
   const Tensors* initial = nullptr;  // by Hugging Face name, instead of drawn weights
   std::vector<ShardStrategy> shard = {};
+  RecomputeConfig recompute = {};
+  std::string microbatch_order = "auto";
   bool evaluate = false;  // programs "eval" and "logits" too, run after the last step
 };
 

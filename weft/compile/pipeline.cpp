@@ -7,6 +7,8 @@
 //     -> expand           fused operators the backend lacks become their unfused definition
 //     -> fuse_add         sums fold into the kernels that make their operands
 //     -> remove_dead      nodes nothing depends on
+//     -> vertical         on demand: all micro-batches of a layer before the next layer
+//     -> recompute        on demand: values of the forward pass are dropped and made again
 //     -> buckets          small collectives travel together
 //     -> late update      where states are far away: the update runs at the begin of the next step
 //     -> tiers            loads and stores of what does not live on the device (docs/tiers.md);
@@ -27,8 +29,10 @@
 #include "weft/compile/late_update.h"
 #include "weft/compile/offload.h"
 #include "weft/compile/passes.h"
+#include "weft/compile/recompute.h"
 #include "weft/compile/step_graph.h"
 #include "weft/compile/tier_policy.h"
+#include "weft/compile/vertical.h"
 #include "weft/plan/build.h"
 #include "weft/shard/localize.h"
 
@@ -58,6 +62,7 @@ class Pipeline {
   Pipeline(const Config& config, const ModelSpec& spec, const KernelSupport& support,
            const CompileOptions& options)
       : support_(support), options_(options), mesh_(make_mesh(config.parallel)), router_(mesh_) {
+    vertical_ = config.train.microbatch_order == "vertical";
     shard_.sequence = config.parallel.sequence;
     shard_.zero = static_cast<int>(config.parallel.zero);
     if (mesh_.world() == 1) return;
@@ -87,8 +92,17 @@ class Pipeline {
     }
   }
 
+  /// A selective choice, from whole shapes: all ranks recompute alike.
+  RecomputeChoice choose(const Program& program, const MachineSpec& machine) const {
+    Graph graph = program.logical;
+    expand_unsupported(graph, support_);
+    fuse_add(graph);
+    remove_dead_nodes(graph);
+    return choose_selective(graph, machine);
+  }
+
   /// The passes of one rank, in order.
-  void lower(Program& program, int64_t rank) {
+  void lower(Program& program, int64_t rank, const RecomputeChoice& choice) {
     if (mesh_.world() == 1) {
       program.graph = program.logical;
     } else {
@@ -100,6 +114,15 @@ class Pipeline {
     fuse_add(program.graph);
     check(program.name, "fuse", program.graph);
     remove_dead_nodes(program.graph);
+    if (vertical_) {
+      order_vertically(program.graph);
+      check(program.name, "vertical", program.graph);
+    }
+    if (!choice.empty()) {
+      recompute(program.graph, choice);
+      remove_dead_nodes(program.graph);
+      check(program.name, "recompute", program.graph);
+    }
     bucket_collectives(program.graph, kBucketBytes);
     prefetch_weights(program.graph, kGathersAhead);
     check(program.name, "step", program.graph);
@@ -140,6 +163,7 @@ class Pipeline {
   const CompileOptions& options_;
   Mesh mesh_;
   Router router_;
+  bool vertical_ = false;
   ShardOptions shard_;
   std::vector<ShardEntry> defaults_;  // only when the user gave others
   std::vector<std::string> advice_;
@@ -206,18 +230,15 @@ class Compiler {
     check_lengths(config, spec);
     programs_ = build_programs(config, spec, options);
     for (Program& program : programs_) pipeline_.shard(program);
+    settle_recompute();
   }
 
   const Mesh& mesh() const { return pipeline_.mesh(); }
 
   Plan plan(int rank) {
-    for (Program& program : programs_) pipeline_.lower(program, rank);
-    PlanOptions for_plan = plan_options(config_, spec_, mesh(), rank);
-    for_plan.ranks_per_node = options_.ranks_per_node;
+    lower(rank);
     TierBudgets budgets = tier_budgets(config_, local_ranks());
-    for_plan.device_budget = budgets.device;
-    for_plan.host_budget = budgets.host;
-    for_plan.nvme_budget = std::max<int64_t>(0, budgets.nvme);
+    const PlanOptions for_plan = options_for(rank, budgets);
     Plan plan = settle(budgets, for_plan);
     // What passes through host memory is known only with the plan; then less may live there.
     for (int i = 0; i < kHostTries && !plan.fits && budgets.host > 0; ++i) {
@@ -245,6 +266,45 @@ class Compiler {
   }
 
  private:
+  void lower(int rank) {
+    for (Program& program : programs_) {
+      pipeline_.lower(program, rank, program.name == "train" ? recompute_ : RecomputeChoice());
+    }
+  }
+
+  PlanOptions options_for(int rank, const TierBudgets& budgets) const {
+    PlanOptions options = plan_options(config_, spec_, pipeline_.mesh(), rank);
+    options.ranks_per_node = options_.ranks_per_node;
+    options.device_budget = budgets.device;
+    options.host_budget = budgets.host;
+    options.nvme_budget = std::max<int64_t>(0, budgets.nvme);
+    return options;
+  }
+
+  RecomputeChoice choice_of(std::string_view policy) const {
+    if (policy == "full") return {.every = config_.recompute.every, .scopes = {}};
+    if (policy == "none" || !options_.train) return {};
+    return pipeline_.choose(programs_.front(), options_for(0, {}).machine);
+  }
+
+  /// "auto" is the least recompute that fits with nothing moved away that need not be. Rank 0,
+  /// which has the largest pieces, decides for all ranks: their collectives must agree.
+  void settle_recompute() {
+    const std::string& policy = config_.recompute.policy;
+    if (policy != "auto") {
+      recompute_ = choice_of(policy);
+      return;
+    }
+    if (!config_.memory.device.has_value()) return;
+    const TierBudgets budgets = tier_budgets(config_, local_ranks());
+    for (const std::string_view attempt : {"none", "selective", "full"}) {
+      recompute_ = choice_of(attempt);
+      lower(0);
+      const TierPolicy pinned(config_, programs_.front().graph, budgets);
+      if (build(pinned.choice(), options_for(0, budgets)).fits) return;
+    }
+  }
+
   /// Moves states, gradients and activations off the device until the plan fits or nothing is left.
   Plan settle(const TierBudgets& budgets, const PlanOptions& for_plan) {
     TierPolicy policy(config_, programs_.front().graph, budgets);
@@ -288,6 +348,7 @@ class Compiler {
   const CompileOptions& options_;
   Pipeline pipeline_;
   std::vector<Program> programs_;
+  RecomputeChoice recompute_;
 };
 
 }  // namespace

@@ -16,13 +16,10 @@ void refuse_unsupported(const Config& c) {
   };
   refuse(c.model.family == "moe", "model.family", "gpt2 or llama");
   refuse(c.precision.compute == "fp16", "precision.compute", "bf16 or fp32");
-  refuse(c.train.microbatch_order == "vertical", "train.microbatch_order", "auto or horizontal");
 
   refuse(c.parallel.pipeline > 1, "parallel.pipeline", "1");
   refuse(c.parallel.expert > 1, "parallel.expert", "1");
   refuse(c.parallel.strategy == "auto", "parallel.strategy", "semi or manual");
-
-  refuse(c.recompute.policy != "none", "recompute.policy", "none");
 
   refuse(c.monitor.prometheus_port != 0, "monitor.prometheus_port", "0");
   refuse(c.monitor.dashboard_port != 0, "monitor.dashboard_port", "0");
