@@ -1,6 +1,7 @@
 #include "tests/layout/harness.h"
 
 #include <fmt/core.h>
+#include <unistd.h>
 
 #include <algorithm>
 
@@ -10,9 +11,11 @@
 #include "weft/base/check.h"
 #include "weft/base/rng.h"
 #include "weft/comm/launch.h"
+#include "weft/compile/late_update.h"
 #include "weft/compile/pipeline.h"
 #include "weft/optim/optimizer.h"
 #include "weft/runtime/session.h"
+#include "weft/train/pending_update.h"
 
 namespace weft::test {
 namespace {
@@ -34,6 +37,27 @@ CompileOptions rank_options(const LayoutJob& job, int rank) {
   return options;
 }
 
+ColdOptions cold_options(const Config& config) {
+  ColdOptions options;
+  options.folders = config.memory.nvme;
+  options.run = fmt::format("layout-{}", getpid());
+  return options;
+}
+
+/// Gradients that wait for a late update are no part of the model.
+bool is_pending(const PlanState& state) { return state.name.ends_with(kPendingSuffix); }
+
+/// Bytes that a run of the program moves over a lane.
+int64_t lane_bytes(const PlanProgram& program, Lane lane) {
+  int64_t bytes = 0;
+  for (const PlanStep& step : program.steps) {
+    if (step.lane != lane) continue;
+    const bool stores = !op_def(step.op).aliases.empty();
+    bytes += stores ? step.input_types[0].bytes() : step.output_types[0].bytes();
+  }
+  return bytes;
+}
+
 /// What one rank saw.
 struct RankResult {
   std::vector<double> losses;
@@ -44,6 +68,7 @@ struct RankResult {
   std::vector<HostTensor> after;
   Plan plan;
   std::map<std::string, int64_t> received;
+  std::vector<std::string> faults;
 };
 
 class RankRun {
@@ -51,16 +76,23 @@ class RankRun {
   RankRun(const LayoutJob& job, const Config& config, Communicator& ranks)
       : job_(job), config_(config), backend_(make_backend(job.backend, {})), ranks_(ranks) {
     result_.plan = compile(config, job.spec, *backend_, rank_options(job, ranks.rank()));
-    session_ = std::make_unique<Session>(result_.plan, *backend_, &ranks);
+    const ColdOptions cold = cold_options(config);
+    session_ = std::make_unique<Session>(result_.plan, *backend_, &ranks,
+                                         cold.folders.empty() ? nullptr : &cold);
     session_->init_states(job.seed);
     if (job.initial != nullptr) write_initial();
+    pending_ = std::make_unique<PendingUpdate>(*session_);
+    check_memory();
   }
 
   RankResult run(int64_t steps) {
     result_.before = read_states();
+    const TierTraffic before = session_->tier_traffic();
     for (int64_t i = 0; i < steps; ++i) step(i);
-    result_.after = read_states();
+    check_traffic(before, steps);
     result_.received = ranks_.received();
+    pending_->flush();
+    result_.after = read_states();
     if (job_.evaluate) evaluate(job_.batches.at(0));
     session_.reset();
     return std::move(result_);
@@ -74,6 +106,30 @@ class RankRun {
       const HostTensor piece = take_piece(job_.initial->at(state.logical.name), state);
       session_->write_state(static_cast<int>(i), piece.bytes.data());
     }
+  }
+
+  /// Planned bytes are used bytes.
+  void check_memory() {
+    for (const Tier tier : {Tier::device, Tier::host, Tier::nvme}) {
+      const int64_t planned = result_.plan.tiers[static_cast<size_t>(tier)].peak_bytes;
+      if (session_->used_bytes(tier) == planned) continue;
+      result_.faults.push_back(fmt::format("rank {} uses {} bytes of tier {}, planned {}",
+                                           ranks_.rank(), session_->used_bytes(tier),
+                                           tier_name(tier), planned));
+    }
+  }
+
+  void check_traffic(const TierTraffic& before, int64_t steps) {
+    const TierTraffic now = session_->tier_traffic();
+    const PlanProgram& train = result_.plan.program("train");
+    const auto check = [&](Lane lane, int64_t moved) {
+      const int64_t planned = lane_bytes(train, lane) * steps;
+      if (moved == planned) return;
+      result_.faults.push_back(fmt::format("rank {} moved {} bytes over {}, planned {}",
+                                           ranks_.rank(), moved, lane_name(lane), planned));
+    };
+    check(Lane::nvme_read, now.nvme_read - before.nvme_read);
+    check(Lane::nvme_write, now.nvme_write - before.nvme_write);
   }
 
   std::vector<HostTensor> read_states() {
@@ -94,7 +150,7 @@ class RankRun {
     }
     set_scalars("grad_scale", {1.0 / valid});
     set_scalars("inv_scale", {1.0});
-    set_scalars("hyper", update_hyper(config_, index + 1, index));
+    pending_->feed(update_hyper(config_, index + 1, index));
     if (session_->has_input("train", "step")) {
       const int64_t number = index + 1;
       session_->set_input("train", "step", &number, sizeof(number));
@@ -168,6 +224,7 @@ class RankRun {
   Communicator& ranks_;
   RankResult result_;
   std::unique_ptr<Session> session_;
+  std::unique_ptr<PendingUpdate> pending_;
 };
 
 void join_states(const std::vector<RankResult>& ranks, LayoutResult& result) {
@@ -179,6 +236,7 @@ void join_states(const std::vector<RankResult>& ranks, LayoutResult& result) {
     const Plan& plan = ranks[r].plan;
     for (size_t i = 0; i < plan.states.size(); ++i) {
       const PlanState& state = plan.states[i];
+      if (is_pending(state)) continue;
       const std::string& name = state.logical.name;
       const HostTensor& value = ranks[r].after[i];
       if (!state.slot.empty()) {
@@ -199,6 +257,7 @@ void join_states(const std::vector<RankResult>& ranks, LayoutResult& result) {
 
 void check_ranks(const std::vector<RankResult>& ranks, int64_t steps, LayoutResult& result) {
   for (size_t r = 0; r < ranks.size(); ++r) {
+    result.faults.insert(result.faults.end(), ranks[r].faults.begin(), ranks[r].faults.end());
     if (ranks[r].losses != ranks[0].losses) {
       result.faults.push_back(fmt::format("rank {} reads other losses than rank 0", r));
     }
@@ -285,6 +344,7 @@ Config layout_config(const LayoutJob& job, const Layout& layout) {
   config.parallel.shard = job.shard;
   config.recompute = job.recompute;
   config.train.microbatch_order = job.microbatch_order;
+  if (job.tune) job.tune(config);
   validate_config(config);
   return config;
 }

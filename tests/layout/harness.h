@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -50,6 +51,7 @@ struct LayoutJob {
   RecomputeConfig recompute = {};
   std::string microbatch_order = "auto";
   bool evaluate = false;  // programs "eval" and "logits" too, run after the last step
+  std::function<void(Config&)> tune = {};  // what else the configuration says, of tiers above all
 };
 
 /// Batches of seeded tokens whose rows have very different numbers of valid labels.
@@ -68,7 +70,7 @@ struct LayoutResult {
   std::vector<Plan> plans;  // per rank
   std::vector<std::map<std::string, int64_t>> received;  // per rank and axis, bytes of all steps
   /// What must never happen: replicas that differ, elements that no rank holds, ranks that see
-  /// another loss or norm, traffic that is not the planned one. Empty for a correct run.
+  /// another loss or norm, traffic or memory that is not the planned one. Empty for a correct run.
   std::vector<std::string> faults;
 };
 

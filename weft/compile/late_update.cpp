@@ -141,12 +141,28 @@ class LateUpdate {
     return flush;
   }
 
-  /// Updates stand right before the first node that reads what they make.
+  /// Updates stand right before the first node that reads what they make, or that makes the next
+  /// value of what they read: a rank may hold a weight that its passes do not read.
   void reorder() {
     placed_.assign(at(graph_.num_nodes()), false);
+    std::map<ValueId, ValueId> next_of;
+    for (const auto& [next, state] : waiting_) next_of.emplace(state, next);
+    std::map<ValueId, std::vector<NodeId>> readers;  // of a waiting value, by its next value
+    for (NodeId id = 0; id < graph_.num_nodes(); ++id) {
+      if (!is_update_[at(id)]) continue;
+      for (const ValueId input : graph_.node(id).inputs) {
+        const auto found = next_of.find(input);
+        if (found != next_of.end()) readers[found->second].push_back(id);
+      }
+    }
     for (NodeId id = 0; id < graph_.num_nodes(); ++id) {
       if (is_update_[at(id)]) continue;
       place_operands(id);
+      for (const ValueId output : graph_.node(id).outputs) {
+        const auto found = readers.find(output);
+        if (found == readers.end()) continue;
+        for (const NodeId reader : found->second) place(reader);
+      }
       order_.push_back(id);
     }
     for (NodeId id = 0; id < graph_.num_nodes(); ++id) {
