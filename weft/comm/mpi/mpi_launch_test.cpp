@@ -135,6 +135,7 @@ TEST(MpiRanksFailure, AMissingRankIsNamed) {
                   "barrier on the train channel for 1 s"),
             1)
       << outcome.output;
+  EXPECT_EQ(count(outcome.output, "; silent: rank 3\n"), 1) << outcome.output;
   EXPECT_EQ(outcome.left, 0) << outcome.output;
 }
 
@@ -144,6 +145,7 @@ TEST(MpiRanksFailure, AStoppedRankIsNamedAndEnded) {
   EXPECT_EQ(count(outcome.output, "got no answer from rank 2 in all_reduce over axis op for 1 s"),
             1)
       << outcome.output;
+  EXPECT_EQ(count(outcome.output, "; silent: rank 2\n"), 1) << outcome.output;
   EXPECT_EQ(outcome.left, 0) << outcome.output;
 }
 

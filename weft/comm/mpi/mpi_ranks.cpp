@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <chrono>
+#include <cstdlib>
 #include <cstring>
 #include <optional>
 #include <thread>
@@ -64,7 +65,8 @@ class Ends {
     verdict.code = static_cast<int32_t>(ExitCode::peer);
     if (world_.fault().rank() == world_.rank()) {
       verdict.printer = world_.rank();
-      verdict.set_text(fmt::format("[comm] rank {}: {}", world_.rank(), mine.text));
+      verdict.set_text(fmt::format("[comm] rank {}: {}{}", world_.rank(), mine.text,
+                                   is_peer(mine.code) ? "; silent: rank 0" : ""));
     }
     return verdict;
   }
@@ -93,7 +95,7 @@ class Ends {
       const ErrorData error = run_error(ends, first);
       verdict_.failed = 1;
       verdict_.code = static_cast<int32_t>(error.code);
-      verdict_.set_text(error.text);
+      verdict_.set_text(error.text + silent_ranks(first));
       verdict_.printer = reports_[static_cast<size_t>(first)].reported != 0 ? first : 0;
     }
     std::vector<MPI_Request> sends(ranks, MPI_REQUEST_NULL);
@@ -109,6 +111,20 @@ class Ends {
       backoff.pause();
     }
     return verdict_;
+  }
+
+  static bool is_peer(int32_t code) { return code == static_cast<int32_t>(ExitCode::peer); }
+
+  /// A rank that waits in vain may wait for one that waits itself: who has not even reported an end
+  /// is the culprit. "" when all have, or when the first failure has another cause.
+  std::string silent_ranks(int first) const {
+    const Ending& end = reports_[static_cast<size_t>(first)];
+    if (verdict_.complete != 0 || end.reported == 0 || !is_peer(end.code)) return "";
+    std::vector<int32_t> silent;
+    for (size_t r = 0; r < reports_.size(); ++r) {
+      if (reports_[r].reported == 0) silent.push_back(static_cast<int32_t>(r));
+    }
+    return silent.empty() ? "" : "; silent: " + ranks_text(silent);
   }
 
   /// The rank whose failure was the first: the one that brought the others down, but a failure of
@@ -172,6 +188,9 @@ class MpiSession {
     int initialized = 0;
     MPI_Initialized(&initialized);
     WEFT_CHECK(initialized == 0, "comm", "a process runs as a rank only once");
+    // Where ranks share cores, Open MPI would give up the core at every look at a message: on a
+    // busy machine each costs a turn of all others. Backoff decides that here.
+    setenv("OMPI_MCA_mpi_yield_when_idle", "0", 0);
     MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &threads_);
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank_);
