@@ -50,10 +50,6 @@ class SupportCache {
   std::unordered_map<KernelSpec, int64_t, KernelSpecHash, KernelSpecEqual> known_;
 };
 
-MemoryClass class_of(StateRole role) {
-  return role == StateRole::weight ? MemoryClass::weights : MemoryClass::optimizer;
-}
-
 using TierBytes = std::array<int64_t, kNumTiers>;
 
 int64_t& of(TierBytes& bytes, Tier tier) { return bytes[static_cast<size_t>(tier)]; }
@@ -94,7 +90,7 @@ TierBytes place_states(std::span<const ProgramInput> programs, TierBytes alignme
       const auto index = static_cast<int32_t>(plan.buffers.size());
       state_buffers.emplace(state.name, index);
       plan.buffers.push_back({.name = state.name,
-                              .memory_class = class_of(state.role),
+                              .memory_class = program.graph->value(state.value).memory_class,
                               .tier = state.home,
                               .offset = offset,
                               .bytes = state.type.bytes(),

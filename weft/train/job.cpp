@@ -47,8 +47,8 @@ void charge_snapshot(const Config& job_config, Plan& plan) {
   if (!saves || !config.async) return;
   TierUse& host = plan.tiers[static_cast<size_t>(Tier::host)];
   const int64_t bytes = snapshot_bytes(plan);
-  if (job_config.memory.host && host.peak_bytes + bytes > *job_config.memory.host) {
-    plan.advice.push_back(fmt::format(
+  if (host.budget > 0 && host.peak_bytes + bytes > host.budget) {
+    plan.notes.push_back(fmt::format(
         "checkpoints are written in the foreground: a snapshot of {} bytes exceeds memory.host",
         bytes));
     return;
