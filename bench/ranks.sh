@@ -37,7 +37,7 @@ run() {
   echo "== $name"
   taskset -c "$cpus" "$weft" train "$repo/configs/bench-gpt2-124m.toml" --out "$work/$name" \
     --set "data.train=[\"$work/text.txt\"]" --set "precision.compute=\"$dtype\"" \
-    --set device.threads=1 --set "train.steps=$((steps + 1))" "$@" | grep '^step'
+    --set device.threads=1 --set "train.steps=$((steps + 1))" "$@" 2>&1 | grep '^step'
 }
 run one 0 --set "train.micro_batch=$micro_batch"
 run data2 0,1 --set parallel.data=2 --set "train.micro_batch=$((micro_batch / 2))"
