@@ -310,6 +310,20 @@ TEST_F(Checkpoint, RetentionKeepsTheNewestAndNeverCountsTorsos) {
   EXPECT_TRUE(entries.front().complete);
 }
 
+TEST_F(Checkpoint, StatesWithoutALogicalTensorAreNeitherSavedNorLoaded) {
+  FakeStore from = make_fake();
+  const std::string path = save(from, 1);
+  FakeStore to = make_fake();
+  to.add("waiting", StateRole::moment, DType::f32, {5}, {});
+  to.fill(9);
+  const std::vector<char> waiting = to.content().back();
+  load_checkpoint(files_, to, path);
+  EXPECT_EQ(to.stored(), from.stored());
+  EXPECT_EQ(to.content().back(), waiting);
+  load_checkpoint(files_, from, save(to, 2));
+  EXPECT_EQ(from.stored(), to.stored());
+}
+
 TEST_F(Checkpoint, SavingAStepAgainReplacesIt) {
   FakeStore store = make_fake();
   save(store, 1);

@@ -26,7 +26,7 @@ class FakeStore : public StateStore {
   void refresh_copies() override {
     ++refreshed;
     for (size_t i = 0; i < states_.size(); ++i) {
-      if (is_stored(states_[i])) continue;
+      if (states_[i].init.kind != StateInit::Kind::copy) continue;
       const auto source = static_cast<size_t>(index(states_[i].init.source));
       if (!same_piece(states_[i], states_[source])) continue;
       convert_elements(data_[source].data(), states_[source].type.dtype, data_[i].data(),

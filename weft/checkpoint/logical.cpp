@@ -31,7 +31,7 @@ std::vector<LogicalGroup> group(const std::vector<PlanState>& states, bool with_
     const PlanState& state = states[i];
     DType dtype = state.type.dtype;
     if (!is_stored(state)) {
-      if (!with_copies) continue;
+      if (!with_copies || state.init.kind != StateInit::Kind::copy) continue;
       const auto source = by_name.find(state.init.source);
       WEFT_CHECK(source != by_name.end() && is_stored(*source->second), "checkpoint",
                  "state \"{}\" copies \"{}\", expected a state with a value of its own", state.name,
@@ -39,8 +39,6 @@ std::vector<LogicalGroup> group(const std::vector<PlanState>& states, bool with_
       if (same_piece(*source->second, state)) continue;
       dtype = source->second->type.dtype;
     }
-    WEFT_CHECK(!state.logical.name.empty(), "checkpoint", "state \"{}\" has no logical tensor",
-               state.name);
     LogicalGroup& group = groups[stored_name(state)];
     if (group.parts.empty()) {
       group.name = stored_name(state);
