@@ -38,6 +38,7 @@ equal=0
 clean_up() {
   local host pids
   trap - EXIT
+  set +e  # what is gone already is no reason to leave the rest
   [ -n "$job" ] && kill "$job" 2>/dev/null
   for host in 1 2; do
     ip netns list | grep -qw "^$WEFT_HOSTS_ID-$host" || continue

@@ -16,6 +16,7 @@ jobs=()
 
 clean_up() {
   trap - EXIT
+  set +e  # what is gone already is no reason to leave the rest
   for job in "${jobs[@]}"; do kill "$job" 2>/dev/null || true; done
   wait
   rm -rf "$work"
