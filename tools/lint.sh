@@ -19,7 +19,7 @@ tests='(_test\.cpp|_test_util\.h|/test_[a-z_]*\.h):'
 
 refuse "which operator a node is may be asked only in ops, model, autodiff, optim, backend, fuse_*.cpp and tests" \
   "$(search 'OpKind::' "${sources[@]}" weft |
-    grep -vE '^weft/(ops|model|autodiff|optim|backend)/|/fuse_[a-z_]*\.cpp:' | grep -vE "$tests" || true)"
+    grep -vE '^weft/(ops|model|autodiff|optim|backend)/|/fuse_[a-z_]*\.cpp:|add(_node)?\(OpKind::' | grep -vE "$tests" || true)"
 # A communicator's abort() ends the run of the other ranks, by errors.
 refuse "library code throws, it never ends the process (a second signal may)" \
   "$(search '\b(abort|exit|_exit|_Exit|quick_exit|terminate)\(' "${sources[@]}" weft |

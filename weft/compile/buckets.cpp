@@ -66,7 +66,7 @@ class Buckets {
   /// others.
   bool eligible(const Node& node) const {
     const OpDef& def = op_def(node.op);
-    if (!def.collective || node.op == OpKind::all_to_all || node.inputs.size() != 1) return false;
+    if (!def.collective || !def.inputs[0].ends_with('*') || node.inputs.size() != 1) return false;
     if (node.attrs.get_int("dim", -1) >= 0) return false;
     const MemoryClass memory_class = graph_.value(node.outputs[0]).memory_class;
     return node.phase == Phase::verdict || node.phase == Phase::update ||

@@ -215,7 +215,10 @@ void hoist_sums(Graph& graph) {
   OrderEdit order(graph);
   for (NodeId id = 0; id < graph.num_nodes(); ++id) {
     const Node& node = graph.node(id);
-    if (node.op != OpKind::sum_squares) continue;
+    // What the verdict reads of a single gradient.
+    if (node.phase != Phase::verdict || node.inputs.size() != 1 || op_def(node.op).collective)
+      continue;
+    if (graph.value(node.inputs[0]).memory_class != MemoryClass::gradients) continue;
     const NodeId producer = graph.value(node.inputs[0]).producer;
     if (producer == kNoNode) continue;
     order.remove(id);

@@ -78,7 +78,7 @@ Plan plan_of(const Graph& graph) {
 }
 
 Plan on_three_lanes(Plan plan) {
-  const Lane lanes[] = {Lane::compute, Lane::host, Lane::comm};
+  const Lane lanes[] = {Lane::compute, Lane::d2h, Lane::comm};
   PlanProgram& program = plan.programs[0];
   for (size_t i = 0; i < program.steps.size(); ++i) program.steps[i].lane = lanes[i % 3];
   add_waits(plan.buffers, program);
@@ -197,13 +197,13 @@ TEST(Session, ErrorsOfOtherLanesStopEveryLane) {
   PlanProgram& program = plan.programs[0];
   // Every other step, on whichever lane, waits for something that the failing step holds up.
   for (PlanStep& step : program.steps) {
-    step.lane = step.op == OpKind::activation_grad ? Lane::host
+    step.lane = step.op == OpKind::activation_grad ? Lane::h2d
                 : step.phase == Phase::update      ? Lane::comm
                                                    : Lane::compute;
   }
   add_waits(plan.buffers, program);
   verify_plan(plan);
-  expect_failure(plan, "lane host");
+  expect_failure(plan, "lane h2d");
 }
 
 TEST(Session, InputsAndOutputsAreCheckedByNameAndSize) {
