@@ -17,9 +17,10 @@ struct TierChoice {
   std::map<std::string, Tier> activations;  // value name -> where it waits for the backward pass
   bool late_update = false;                 // compile/late_update.h
   bool update_on_host = false;              // of states that are not all on the device
-  int64_t chunk_bytes = int64_t{16} << 20;  // of one tensor of an update piece
-  int32_t pieces_ahead = 2;                 // update pieces that are loaded before their turn
-  int32_t loads_ahead = 2;                  // weights and activations loaded before their turn
+  /// Of one tensor of an update piece; a multiple of 8192 with states in the cold tier.
+  int64_t chunk_bytes = int64_t{16} << 20;
+  int32_t pieces_ahead = 2;  // update pieces that are loaded before their turn
+  int32_t loads_ahead = 2;   // weights and activations loaded before their turn
 
   bool empty() const {
     return homes.empty() && gradients.empty() && activations.empty() && !late_update;

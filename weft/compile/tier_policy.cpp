@@ -16,6 +16,9 @@ constexpr const char* kClassNames[] = {"optimizer", "gradients", "activations", 
 /// Smaller values are not worth a transfer.
 constexpr int64_t kLeastBytes = 4096;
 
+/// So many bytes of fp32 states are whole blocks of the cold tier as bf16 weights too.
+constexpr int64_t kChunkUnit = 8192;
+
 std::string parameter_of(const std::string& state) { return state.substr(0, state.find('@')); }
 
 Tier parse_tier(const std::string& name) {
@@ -188,8 +191,8 @@ void TierPolicy::settle_update(const Config& config) {
   if (config.offload.prefetch) {
     // Three states and a gradient per piece, pieces_ahead + 1 pieces at a time.
     const int64_t pieces = 4 * (choice_.pieces_ahead + 1);
-    choice_.chunk_bytes = std::clamp<int64_t>(*config.offload.prefetch / pieces, int64_t{1} << 16,
-                                              int64_t{256} << 20);
+    const int64_t bytes = std::min(*config.offload.prefetch / pieces, int64_t{256} << 20);
+    choice_.chunk_bytes = std::max<int64_t>(1, bytes / kChunkUnit) * kChunkUnit;
   }
 }
 

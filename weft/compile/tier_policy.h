@@ -57,7 +57,6 @@ class TierPolicy {
   TierChoice choice_;
   std::vector<Item> items_[4];    // not yet placed, largest first
   int64_t used_[kNumTiers] = {};  // bytes put into host and nvme
-  int64_t largest_ = 0;           // elements of the largest state, for the window
   std::vector<std::string> reasons_;
 };
 

@@ -91,11 +91,14 @@ void fill_tiers(const PlanOptions& options, Plan& plan) {
     const TierUse& use = plan.tiers[static_cast<size_t>(tier)];
     if (!over(use)) continue;
     const char* key = tier == Tier::host ? "memory.host" : "memory.nvme_limit";
+    // These keys are budgets of a node, which its ranks share.
+    const int64_t ranks = options.ranks_per_node > 0 ? options.ranks_per_node : options.world;
     plan.advice.push_back(fmt::format(
         "{} memory: the plan needs {} ({} bytes), the budget is {}: {} missing; {} = {} or more "
-        "holds this plan",
+        "holds this plan{}",
         tier_name(tier), human_bytes(use.peak_bytes), use.peak_bytes, human_bytes(use.budget),
-        human_bytes(use.peak_bytes - use.budget), key, use.peak_bytes));
+        human_bytes(use.peak_bytes - use.budget), key, use.peak_bytes * ranks,
+        ranks > 1 ? fmt::format(" on {} ranks of a node", ranks) : ""));
   }
 }
 

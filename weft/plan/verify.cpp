@@ -159,6 +159,43 @@ void check_tiers_of(const Plan& plan, int32_t p, int32_t step) {
   }
 }
 
+/// Pieces lie inside of what they are pieces of.
+void check_piece(const Plan& plan, int32_t p, int32_t step) {
+  const PlanProgram& program = plan.programs[at(p)];
+  for_each_access(plan.buffers, program.steps[at(step)], [&](const Access& access) {
+    const PlanBuffer& b = plan.buffers[at(access.buffer)];
+    WEFT_CHECK(b.offset <= access.begin && access.end <= b.offset + b.bytes, kWhere,
+               "{} moves bytes {} to {} of buffer {}, which has {}", step_text(program, step),
+               access.begin - b.offset, access.end - b.offset, b.name, b.bytes);
+  });
+}
+
+/// A state that is stored piece by piece is stored as a whole, every byte once.
+void check_stored_states(const Plan& plan, const PlanProgram& program) {
+  std::map<int32_t, std::vector<std::pair<int64_t, int64_t>>> stored;  // buffer -> ranges
+  for (const PlanStep& step : program.steps) {
+    const OpDef& def = op_def(step.op);
+    if (!def.transfer || def.aliases.empty()) continue;
+    for_each_access(plan.buffers, step, [&](const Access& access) {
+      const PlanBuffer& b = plan.buffers[at(access.buffer)];
+      if (!access.is_write || b.program >= 0) return;
+      stored[access.buffer].emplace_back(access.begin - b.offset, access.end - b.offset);
+    });
+  }
+  for (auto& [id, ranges] : stored) {
+    const PlanBuffer& b = plan.buffers[at(id)];
+    std::sort(ranges.begin(), ranges.end());
+    int64_t end = 0;
+    for (const auto& range : ranges) {
+      WEFT_CHECK(range.first == end, kWhere, "{} stores bytes {} to {} of state {}, expected {} on",
+                 program.name, range.first, range.second, b.name, end);
+      end = range.second;
+    }
+    WEFT_CHECK(end == b.bytes, kWhere, "{} stores {} of the {} bytes of state {}", program.name,
+               end, b.bytes, b.name);
+  }
+}
+
 void check_operands(const Plan& plan, int32_t p) {
   const PlanProgram& program = plan.programs[at(p)];
   for (int32_t step = 0; at(step) < program.steps.size(); ++step) {
@@ -166,6 +203,7 @@ void check_operands(const Plan& plan, int32_t p) {
     check_tiers_of(plan, p, step);
     check_operand_list(plan, p, step, s.inputs, s.input_types);
     check_operand_list(plan, p, step, s.outputs, s.output_types);
+    if (op_def(s.op).transfer) check_piece(plan, p, step);
     if (s.workspace >= 0) {
       WEFT_CHECK(at(s.workspace) < plan.buffers.size(), kWhere, "{} names workspace {}",
                  step_text(program, step), s.workspace);
@@ -325,6 +363,7 @@ void verify_plan(const Plan& plan) {
   check_overlaps(plan);
   for (int32_t p = 0; at(p) < plan.programs.size(); ++p) {
     check_operands(plan, p);
+    check_stored_states(plan, plan.programs[at(p)]);
     Replay(plan, p).run(p);
   }
 }
