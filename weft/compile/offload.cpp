@@ -33,8 +33,8 @@ ValueId load(Graph& graph, const Node& near, ValueId value, Tier tier, MemoryCla
 /// each micro-batch.
 class DeviceLoads {
  public:
-  DeviceLoads(Graph& graph, OrderEdit& order, int32_t ahead)
-      : graph_(graph), order_(order), ahead_(ahead) {}
+  DeviceLoads(Graph& graph, OrderEdit& order, const TierChoice& choice)
+      : graph_(graph), order_(order), ahead_(choice.loads_ahead), shared_(choice.vertical) {}
 
   void run() {
     const NodeId count = graph_.num_nodes();
@@ -51,8 +51,10 @@ class DeviceLoads {
     for (size_t i = 0; i < node.inputs.size(); ++i) {
       const ValueId value = node.inputs[i];
       if (value == kNoValue || graph_.value(value).tier == Tier::device) continue;
+      // In vertical order the micro-batches of a layer follow each other and share its weights.
+      const bool shared = shared_ && graph_.value(value).memory_class == MemoryClass::weights;
       const auto [known, fresh] =
-          loaded_.try_emplace(std::tuple(value, node.micro, node.phase), kNoValue);
+          loaded_.try_emplace(std::tuple(value, shared ? 0 : node.micro, node.phase), kNoValue);
       if (fresh) {
         known->second = load(graph_, node, value, Tier::device, MemoryClass::prefetch);
         const NodeId made = graph_.num_nodes() - 1;
@@ -66,6 +68,7 @@ class DeviceLoads {
   Graph& graph_;
   OrderEdit& order_;
   int32_t ahead_;
+  bool shared_;
   std::map<std::tuple<ValueId, int32_t, Phase>, ValueId> loaded_;
   std::vector<NodeId> made_;
 };
@@ -258,7 +261,7 @@ void offload(Graph& graph, const TierChoice& choice) {
   offload_updates(graph, choice);
   bring_results_home(graph);
   OrderEdit order(graph);
-  DeviceLoads(graph, order, choice.loads_ahead).run();
+  DeviceLoads(graph, order, choice).run();
   order.apply();
 }
 

@@ -16,6 +16,7 @@ struct TierChoice {
   std::map<std::string, Tier> gradients;    // parameter -> where its gradient sum waits
   std::map<std::string, Tier> activations;  // value name -> where it waits for the backward pass
   bool late_update = false;                 // compile/late_update.h
+  bool vertical = false;                    // one load serves all micro-batches of a pass
   bool update_on_host = false;              // of states that are not all on the device
   /// Of one tensor of an update piece; a multiple of 8192 with states in the cold tier.
   int64_t chunk_bytes = int64_t{16} << 20;

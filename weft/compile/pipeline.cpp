@@ -128,6 +128,9 @@ class Pipeline {
     check(program.name, "step", program.graph);
   }
 
+  void set_vertical(bool vertical) { vertical_ = vertical; }
+  bool vertical() const { return vertical_; }
+
   /// What the user should know about the given strategies.
   const std::vector<std::string>& advice() const { return advice_; }
 
@@ -231,12 +234,22 @@ class Compiler {
     programs_ = build_programs(config, spec, options);
     for (Program& program : programs_) pipeline_.shard(program);
     settle_recompute();
+    settle_order();
   }
 
   const Mesh& mesh() const { return pipeline_.mesh(); }
 
   Plan plan(int rank) {
     lower(rank);
+    Plan plan = settle_tiers(rank);
+    plan.notes.insert(plan.notes.end(), notes_.begin(), notes_.end());
+    plan.advice.insert(plan.advice.end(), pipeline_.advice().begin(), pipeline_.advice().end());
+    if (options_.dump) options_.dump("plan", plan_text(plan));
+    return plan;
+  }
+
+  /// The plan of the lowered programs under the budgets.
+  Plan settle_tiers(int rank) {
     TierBudgets budgets = tier_budgets(config_, local_ranks());
     const PlanOptions for_plan = options_for(rank, budgets);
     Plan plan = settle(budgets, for_plan);
@@ -247,8 +260,6 @@ class Compiler {
       budgets.host_reserve += (host.peak_bytes - budgets.host) * 17 / 16;
       plan = settle(budgets, for_plan);
     }
-    plan.advice.insert(plan.advice.end(), pipeline_.advice().begin(), pipeline_.advice().end());
-    if (options_.dump) options_.dump("plan", plan_text(plan));
     return plan;
   }
 
@@ -305,11 +316,48 @@ class Compiler {
     }
   }
 
+  /// "auto" goes layer by layer when weights live elsewhere and that is predicted to be faster:
+  /// each weight then moves once per pass instead of once per micro-batch. Rank 0 decides for all.
+  void settle_order() {
+    if (config_.train.microbatch_order != "auto" || !options_.train) return;
+    if (config_.train.accumulation < 2 || !may_move_weights()) return;
+    lower(0);
+    const Plan horizontal = settle_tiers(0);
+    const bool away = std::any_of(
+        horizontal.states.begin(), horizontal.states.end(), [&](const PlanState& state) {
+          const Tier tier = horizontal.buffers[static_cast<size_t>(state.buffer)].tier;
+          return state.role == StateRole::weight && tier != Tier::device;
+        });
+    if (away) {
+      pipeline_.set_vertical(true);
+      lower(0);
+      const Plan vertical = settle_tiers(0);
+      const bool better =
+          vertical.fits && (!horizontal.fits || vertical.time.step_ms < horizontal.time.step_ms);
+      pipeline_.set_vertical(better);
+      notes_.push_back(fmt::format(
+          "micro-batches in {} order: weights live off the device; predicted {:.0f} ms "
+          "horizontally, {:.0f} ms vertically",
+          better ? "vertical" : "horizontal", horizontal.time.step_ms, vertical.time.step_ms));
+    }
+  }
+
+  bool may_move_weights() const {
+    const OffloadPolicy& weights = config_.offload.weights;
+    return config_.memory.device.has_value() || weights.tier != "auto" ||
+           !weights.fractions.empty() || !config_.offload.groups.empty();
+  }
+
   /// Moves states, gradients and activations off the device until the plan fits or nothing is left.
   Plan settle(const TierBudgets& budgets, const PlanOptions& for_plan) {
     TierPolicy policy(config_, programs_.front().graph, budgets);
-    Plan plan = build(policy.choice(), for_plan);
-    while (policy.move_more(plan)) plan = build(policy.choice(), for_plan);
+    const auto attempt = [&] {
+      TierChoice choice = policy.choice();
+      choice.vertical = pipeline_.vertical();
+      return build(choice, for_plan);
+    };
+    Plan plan = attempt();
+    while (policy.move_more(plan)) plan = attempt();
     plan.notes = policy.reasons();
     return plan;
   }
@@ -349,6 +397,7 @@ class Compiler {
   Pipeline pipeline_;
   std::vector<Program> programs_;
   RecomputeChoice recompute_;
+  std::vector<std::string> notes_;
 };
 
 }  // namespace
