@@ -1,4 +1,5 @@
-// The whole product of layouts, models, vocabularies and optimizers, in fp32 on cpu. It takes
+// The whole product of layouts, models, vocabularies and optimizers, in fp32 on cpu; with the small
+// vocabulary also in fp64 on ref, where layouts differ by nothing but the order of sums. It takes
 // minutes and is no part of the usual tests: build and run weft_layout_full.
 #include <fmt/core.h>
 #include <gtest/gtest.h>
@@ -42,6 +43,7 @@ struct Product {
   bool tied;
   int64_t vocab;
   std::string optimizer;
+  bool exact;  // ref in fp64, else cpu in fp32
 };
 
 std::vector<Product> all_jobs() {
@@ -49,8 +51,10 @@ std::vector<Product> all_jobs() {
   for (const std::string& model : tiny_model_names()) {
     for (const bool tied : {false, true}) {
       for (const int64_t vocab : {10, 257}) {
-        for (const char* optimizer : {"sgd", "adamw"})
-          jobs.push_back({model, tied, vocab, optimizer});
+        for (const char* optimizer : {"sgd", "adamw"}) {
+          jobs.push_back({model, tied, vocab, optimizer, false});
+          if (vocab == 10) jobs.push_back({model, tied, vocab, optimizer, true});
+        }
       }
     }
   }
@@ -58,7 +62,8 @@ std::vector<Product> all_jobs() {
 }
 
 std::string job_name(const Product& p) {
-  return fmt::format("{}_{}_{}_{}", p.model, p.tied ? "tied" : "untied", p.vocab, p.optimizer);
+  return fmt::format("{}_{}_{}_{}_{}", p.model, p.tied ? "tied" : "untied", p.vocab, p.optimizer,
+                     p.exact ? "fp64" : "fp32");
 }
 void PrintTo(const Product& product, std::ostream* out) { *out << job_name(product); }
 
@@ -66,11 +71,12 @@ class FullProduct : public ::testing::TestWithParam<Product> {};
 
 TEST_P(FullProduct, EveryLayout) {
   const Product& p = GetParam();
-  const LayoutJob job = tiny_job(tiny_model(p.model, p.tied, p.vocab), p.optimizer, "cpu", "fp32");
+  const LayoutJob job = tiny_job(tiny_model(p.model, p.tied, p.vocab), p.optimizer,
+                                 p.exact ? "ref" : "cpu", p.exact ? "fp64" : "fp32");
   const LayoutResult reference = run_layout(job, {});
   for (const Layout& layout : all_layouts()) {
     SCOPED_TRACE(layout_name(layout));
-    expect_one_model(job, run_layout(job, layout), reference, {});
+    expect_one_model(job, run_layout(job, layout), reference, p.exact ? kTight : Tolerances{});
   }
 }
 

@@ -72,7 +72,7 @@ LayoutJob tiny_job(const ModelSpec& spec, const std::string& optimizer, const st
   job.backend = backend;
   job.compute = compute;
   job.optimizer = optimizer;
-  job.lr = optimizer == "sgd" ? 0.5 : 1e-2;
+  job.lr = optimizer == "sgd" ? 0.1 : 1e-2;
   job.weight_decay = 0.1;
   job.batches = uneven_batches(5, 12, 6, spec.vocab_size);
   clip_at_half(job);
