@@ -32,7 +32,8 @@ struct ModelInfo {
   Json hf_config;     // config.json of the model, without its dtype; null = unknown
   std::string dtype;  // default precision of an export: "f32", "bf16", "f16"
   std::map<std::string, std::string> tensor_dtypes;  // imported tensors that differ from it
-  std::string source;  // imported folder, absolute; "" = none. Tokenizer files are copied from it
+  std::string source;  // imported folder, else that of the tokenizer, absolute; "" = none. An
+                       // export copies the tokenizer's files from it
 };
 
 /// A box of a logical tensor, stored row-major as one tensor of a file.

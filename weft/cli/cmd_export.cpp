@@ -62,7 +62,7 @@ int ExportVerb::run() {
   print_text(fmt::format("{} -> {}: {} tensors, {} bytes, {}\n", checkpoint, out_, report.tensors,
                          report.bytes, report.dtype));
   for (const std::string& name : report.copied) {
-    print_text(fmt::format("  {} from the imported model\n", name));
+    print_text(fmt::format("  {} copied\n", name));
   }
   return 0;
 }

@@ -76,6 +76,14 @@ std::unique_ptr<Job> plan_on_ranks(Config config, const CompileOptions& options,
   return owner;
 }
 
+/// Where an export finds the tokenizer's files; "" for the byte tokenizer.
+std::string tokenizer_folder(const Config& config) {
+  const std::string path = tokenizer_path(config);
+  if (path == "bytes") return "";
+  const fs::path absolute = fs::absolute(path).lexically_normal();
+  return fs::is_directory(absolute) ? absolute.string() : absolute.parent_path().string();
+}
+
 bool holds_weights(const std::string& folder) {
   return fs::exists(folder + "/model.safetensors") ||
          fs::exists(folder + "/model.safetensors.index.json");
@@ -161,6 +169,7 @@ ModelInfo init_weights(Job& job, FileSystem& files, const std::string& source,
   ModelInfo info;
   info.hf_config = hf_config_json(job.spec, "float32");
   info.dtype = exported_dtype(job.config);
+  info.source = tokenizer_folder(job.config);
   job.session->init_states(job.config.seed);
   SessionStore store(*job.session);
   const std::string& hf = job.config.model.hf;
