@@ -1,19 +1,21 @@
 #include "weft/compile/recompute_map.h"
 
 #include "weft/compile/layer_of.h"
-#include "weft/ops/op_kind.h"
+#include "weft/ops/collective.h"
 
 namespace weft {
 namespace {
 
 size_t at(int32_t id) { return static_cast<size_t>(id); }
 
-bool moves(const Node& node) { return op_def(node.op).collective || node.op == OpKind::slice; }
-
 /// Sums of parts: as the last act of the layer that made the parts, not the first one of the
 /// reader.
-bool sums_parts(const Node& node) {
-  return node.op == OpKind::all_reduce || node.op == OpKind::reduce_scatter;
+bool sums_parts(const Graph& graph, const Node& node) {
+  if (!op_def(node.op).collective) return false;
+  const CollectiveKind kind =
+      collective_spec({node.op, node.attrs, graph.input_types(node), graph.output_types(node)})
+          .kind;
+  return kind == CollectiveKind::all_reduce || kind == CollectiveKind::reduce_scatter;
 }
 
 }  // namespace
@@ -23,7 +25,7 @@ RecomputeMap::RecomputeMap(const Graph& graph, int64_t every)
   for (NodeId id = 0; id < graph_.num_nodes(); ++id) {
     const Node& node = graph_.node(id);
     NodeId source = id;
-    if (moves(node) && node.inputs[0] != kNoValue) {
+    if (op_def(node.op).collective && node.inputs[0] != kNoValue) {
       const NodeId producer = graph_.value(node.inputs[0]).producer;
       if (producer != kNoNode) source = sources_[at(producer)];
     }
@@ -41,7 +43,7 @@ const std::string& RecomputeMap::scope(NodeId node) const {
 int32_t RecomputeMap::find_segment(NodeId id, int64_t every) {
   const Node& node = graph_.node(id);
   if (node.phase != Phase::forward && node.phase != Phase::backward) return kOutside;
-  const int64_t layer = layer_of(sums_parts(node) ? scope(id) : node.scope);
+  const int64_t layer = layer_of(sums_parts(graph_, node) ? scope(id) : node.scope);
   if (layer == kNoLayer) return kOutside;
   const auto next = static_cast<int32_t>(ids_.size());
   return ids_.try_emplace({node.micro, layer / every}, next).first->second;
