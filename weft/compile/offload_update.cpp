@@ -126,9 +126,9 @@ class UpdateStream {
     if (id == kNoValue) return kNoValue;
     const ValueId value = current(id);
     if (graph_.value(value).tier == where_) return value;
-    const ValueId loaded = graph_.add(
-        OpKind::load, {value},
-        {{"tier", static_cast<int64_t>(where_)}, {"begin", piece.begin}, {"size", piece.size}});
+    const Attrs range = {
+        {"tier", static_cast<int64_t>(where_)}, {"begin", piece.begin}, {"size", piece.size}};
+    const ValueId loaded = graph_.add(OpKind::load, {value}, range);
     graph_.value(loaded).memory_class = MemoryClass::prefetch;
     return loaded;
   }

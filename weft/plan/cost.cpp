@@ -64,8 +64,9 @@ void predict_time(const PlanOptions& options, Plan& plan) {
   double recompute = 0;
   std::array<double, 9> matmul_flops{};  // by dtype: MFU is relative to the one used most
   std::array<double, kNumLanes> lane_free{};
-  std::vector<double> finished;
-  for (const PlanStep& step : program.steps) {
+  std::vector<double> finished(program.steps.size(), 0.0);
+  for (size_t i = 0; i < program.steps.size(); ++i) {
+    const PlanStep& step = program.steps[i];
     const double seconds = step_seconds(step, options.machine);
     double& free = lane_free[static_cast<size_t>(step.lane)];
     double start = free;
@@ -76,7 +77,7 @@ void predict_time(const PlanOptions& options, Plan& plan) {
       busy += seconds;
     }
     free = start + seconds;
-    finished.push_back(free);
+    finished[i] = free;
     total = std::max(total, free);
     if (step.lane != Lane::compute) continue;
     if (step.recomputed) recompute += seconds;

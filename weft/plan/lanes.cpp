@@ -38,8 +38,9 @@ void keep_for_transfers(const PlanProgram& program, const MachineSpec& machine, 
       const auto hidden =
           std::lower_bound(clock.begin() + lane[i], clock.end(), free) - clock.begin();
       const int32_t next = i + kKept < lane.size() ? lane[i + kKept] : num_steps - 1;
-      until[step] = static_cast<int32_t>(
-          std::min({static_cast<int64_t>(hidden), int64_t{next}, int64_t{num_steps} - 1}));
+      const auto last =
+          std::min({static_cast<int64_t>(hidden), int64_t{next}, int64_t{num_steps} - 1});
+      until[step] = static_cast<int32_t>(last);
     }
   }
   for (PlanBuffer& buffer : buffers) {
