@@ -50,7 +50,7 @@ Plan two_lanes() {
   for (int32_t i = 0; i < 2; ++i) {
     PlanStep step;
     step.op = OpKind::activation;
-    step.lane = i == 0 ? Lane::host : Lane::compute;
+    step.lane = i == 0 ? Lane::d2h : Lane::compute;
     step.inputs = {i};
     step.outputs = {i + 1};
     step.input_types = {type};
@@ -171,12 +171,12 @@ TEST(VerifyPlan, WaitsForwardOrOnItsOwnLane) {
   plan.programs[0].steps[0].waits = {1};
   expect_refused(plan, "expected an earlier one");
   plan = two_lanes();
-  plan.programs[0].steps[1].lane = Lane::host;
+  plan.programs[0].steps[1].lane = Lane::d2h;
   expect_refused(plan, "of its own lane");
 }
 
 TEST(VerifyPlan, MemoryUsedAgainBeforeItsReaderIsDone) {
-  // A third step on the host lane overwrites x, which only step 0 of the same lane has read: fine.
+  // A third step on the d2h lane overwrites x, which only step 0 of the same lane has read: fine.
   // Overwriting `between` needs a wait for step 1, which reads it on the compute lane.
   Plan plan = two_lanes();
   PlanStep step = plan.programs[0].steps[0];
@@ -192,7 +192,7 @@ TEST(VerifyPlan, MemoryUsedAgainBeforeItsReaderIsDone) {
 TEST(AddWaits, MakesAMultiLanePlanLegal) {
   Plan plan = good_plan();
   PlanProgram& program = plan.programs[0];
-  const Lane lanes[] = {Lane::compute, Lane::host, Lane::comm};
+  const Lane lanes[] = {Lane::compute, Lane::d2h, Lane::comm};
   for (size_t i = 0; i < program.steps.size(); ++i) program.steps[i].lane = lanes[i % 3];
   expect_refused(plan, "no wait orders them");
   add_waits(plan.buffers, program);
