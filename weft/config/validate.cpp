@@ -163,6 +163,16 @@ void fill_batch(Config& c) {
   }
 }
 
+void check_memory(const Config& c) {
+  if (c.memory.nvme_limit.has_value() && c.memory.nvme.empty()) {
+    refuse_key(
+        c, "memory.nvme_limit",
+        fmt::format("got memory.nvme_limit = {} without memory.nvme, expected folders for the "
+                    "cold tier; try memory.nvme = [\"/folder\"]",
+                    *c.memory.nvme_limit));
+  }
+}
+
 double lr_factor(const Config& c) {
   if (c.schedule.lr_scaling == "none") return 1.0;
   const double ratio =
@@ -230,6 +240,7 @@ void validate_config(Config& config) {
   check_data(config);
   check_axes(config);
   fill_batch(config);
+  check_memory(config);
   check_schedule(config);
   if (config.precision.compute == "fp64" && config.device.backend != "ref") {
     refuse_key(

@@ -145,17 +145,19 @@ class ProgramBuilder {
     for (int t = 0; t < kNumTiers; ++t) {
       const auto tier = static_cast<Tier>(t);
       std::vector<ArenaItem> items;
+      std::vector<ArenaItem> exact;
       std::vector<size_t> ids;
       for (size_t i = first_transient_; i < plan_.buffers.size(); ++i) {
         const PlanBuffer& buffer = plan_.buffers[i];
         if (buffer.tier != tier) continue;
         // Blocks of whole alignments are placed at whole alignments.
-        items.push_back(
-            {round_up(buffer.bytes, of(alignment, tier)), buffer.first_step, buffer.last_step, 0});
+        exact.push_back({buffer.bytes, buffer.first_step, buffer.last_step, 0});
+        items.push_back(exact.back());
+        items.back().bytes = round_up(buffer.bytes, of(alignment, tier));
         ids.push_back(i);
       }
       if (items.empty()) continue;
-      if (tier == Tier::device) program_.live_peak_bytes = live_peak(items);
+      if (tier == Tier::device) program_.live_peak_bytes = live_peak(exact);
       place_items(items);
       const int64_t first = round_up(of(base, tier), of(alignment, tier));
       for (size_t i = 0; i < items.size(); ++i) {
