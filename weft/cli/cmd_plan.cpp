@@ -1,5 +1,6 @@
 // weft plan: compiles, runs nothing, shows what would happen.
 #include <fmt/core.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <chrono>
@@ -12,6 +13,11 @@
 
 namespace weft {
 namespace {
+
+/// In the order in which a program passes through them; some only with several ranks, with vertical
+/// order, recompute or tiers.
+constexpr std::string_view kStages[] = {"model",    "cut",       "shard", "local", "expand", "fuse",
+                                        "vertical", "recompute", "step",  "tiers", "plan"};
 
 class PlanVerb : public Verb {
  public:
@@ -44,14 +50,10 @@ class PlanVerb : public Verb {
 };
 
 int PlanVerb::run() {
-  const std::string_view stages[] = {"",       "model", "cut",  "shard", "local",
-                                     "expand", "fuse",  "step", "tiers", "plan"};
-  if (std::find(std::begin(stages), std::end(stages), stage_) == std::end(stages)) {
-    throw UsageError(
-        "plan --dump",
-        fmt::format("got \"{}\", expected model, cut, shard, local, expand, fuse, step or "
-                    "plan",
-                    stage_));
+  const auto known = std::find(std::begin(kStages), std::end(kStages), stage_);
+  if (!stage_.empty() && known == std::end(kStages)) {
+    throw UsageError("plan --dump", fmt::format("got \"{}\", expected one of {}", stage_,
+                                                fmt::join(kStages, ", ")));
   }
   if (json_ && !stage_.empty()) {
     throw UsageError("plan", "got both --json and --dump, expected one of them");
