@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <new>
+#include <system_error>
 
 #include "weft/base/check.h"
 #include "weft/base/raise.h"
@@ -52,12 +53,21 @@ LaneExecutor::LaneExecutor(const Plan& plan, Communicator* communicator)
   for (size_t i = 0; i < used.size(); ++i) {
     const auto lane = static_cast<Lane>(i);
     if (lane == Lane::compute || !used[i]) continue;
-    lanes_[i].thread = std::thread([this, lane] { serve(lane); });
+    try {
+      lanes_[i].thread = std::thread([this, lane] { serve(lane); });
+    } catch (const std::system_error& error) {
+      stop();
+      throw ResourceError("session", fmt::format("got {} threads for lanes, then: {}; try fewer "
+                                                 "ranks or a larger limit of memory or processes",
+                                                 num_threads_, error.what()));
+    }
     ++num_threads_;
   }
 }
 
-LaneExecutor::~LaneExecutor() {
+LaneExecutor::~LaneExecutor() { stop(); }
+
+void LaneExecutor::stop() {
   stopping_.store(true);
   generation_.fetch_add(1);
   generation_.notify_all();

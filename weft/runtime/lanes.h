@@ -44,6 +44,7 @@ class LaneExecutor {
  public:
   /// Starts a thread for each lane but the compute lane that some program of `plan` uses. An error
   /// of a run aborts `communicator` (null without collectives), so that no other rank waits for it.
+  /// ResourceError when the system gives no thread.
   LaneExecutor(const Plan& plan, Communicator* communicator);
   ~LaneExecutor();
   LaneExecutor(const LaneExecutor&) = delete;
@@ -64,6 +65,7 @@ class LaneExecutor {
     std::thread thread;
   };
 
+  void stop();
   void serve(Lane lane);
   void run_lane(Lane lane);
   /// A lane of the cold tier: begins the next transfers while earlier ones are under way.

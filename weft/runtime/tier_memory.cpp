@@ -1,9 +1,12 @@
 #include "weft/runtime/tier_memory.h"
 
+#include <fmt/core.h>
+
 #include <cstring>
 
 #include "weft/backend/host_arena.h"
 #include "weft/base/check.h"
+#include "weft/base/raise.h"
 
 namespace weft {
 namespace {
@@ -76,13 +79,16 @@ TierMemory::TierMemory(const Plan& plan, Backend& backend, const ColdOptions* co
                "got another arena of tier {} than the {} bytes asked for", tier_name(tier),
                bytes_of(tier));
   };
-  if (bytes_of(Tier::device) > 0) {
-    arenas_[0] = backend.allocate(bytes_of(Tier::device));
-    check(arenas_[0], Tier::device);
-  }
-  if (bytes_of(Tier::host) > 0) {
-    arenas_[1] = allocate_host_arena(bytes_of(Tier::host));
-    check(arenas_[1], Tier::host);
+  for (const Tier tier : {Tier::device, Tier::host}) {
+    const int64_t bytes = bytes_of(tier);
+    if (bytes == 0) continue;
+    auto& arena = arenas_[static_cast<size_t>(tier)];
+    try {
+      arena = tier == Tier::device ? backend.allocate(bytes) : allocate_host_arena(bytes);
+    } catch (const ResourceError& error) {
+      raise(error.code(), fmt::format("{} memory", tier_name(tier)), error.what());
+    }
+    check(arena, tier);
   }
   const int64_t cold_bytes = bytes_of(Tier::nvme);
   if (cold_bytes == 0) return;

@@ -138,7 +138,9 @@ int planned_threads(const DeviceConfig& device, int world, const Launch& launch)
 void require_memory(const Plan& plan, Communicator& ranks) {
   const int64_t available = meminfo_bytes("MemAvailable:");
   const int64_t room = available == 0 ? INT64_MAX : std::min(available, cgroup_room());
-  const int64_t need = plan.tiers[static_cast<size_t>(Tier::device)].peak_bytes;
+  // The arena that plays the device is host memory too.
+  const int64_t need = plan.tiers[static_cast<size_t>(Tier::device)].peak_bytes +
+                       plan.tiers[static_cast<size_t>(Tier::host)].peak_bytes;
   const std::string message =
       Json::object({{"host", host_name()}, {"need", need}, {"room", room}}).dump();
   ask_first_rank(ranks, message, [&](const std::vector<std::string>& messages) {
