@@ -145,6 +145,11 @@ TEST(Pipeline, B44_StateOf242BillionParameters) {
   config.model.vocab_size = 40000;
   config.train.micro_batch = config.train.accumulation = config.train.global_batch = 1;
   config.memory.device = int64_t{80} * 1000 * 1000 * 1000;
+  // Everything stays on the device.
+  for (OffloadPolicy* policy : {&config.offload.optimizer, &config.offload.weights,
+                                &config.offload.gradients, &config.offload.activations}) {
+    policy->tier = "device";
+  }
   const ModelSpec spec = make_model_spec(config.model, {});
   const auto n = static_cast<double>(count_parameters(spec));
   EXPECT_NEAR(n, 242e9, 5e9);

@@ -123,7 +123,8 @@ class Verifier {
       if (mesh_.size(axis) == 1) continue;
       for (size_t i = 0; i < node.inputs.size(); ++i) {
         if (node.inputs[i] == kNoValue) continue;
-        check_operand(id, axis, node.inputs[i], placements.inputs[i], false);
+        check_operand(id, axis, node.inputs[i], placements.inputs[i],
+                      sharding_.rules[at(id)].inputs[i], false);
         const bool once = (placements.first_only[i] >> axis & 1U) != 0;
         WEFT_CHECK(once == added_once(id, axis, i), kWhere,
                    "{}: input {} is passed by {} of {}, expected {}", node_text(graph_, id), i,
@@ -133,7 +134,8 @@ class Verifier {
       for (size_t i = 0; i < node.outputs.size(); ++i) {
         if (node.outputs[i] == kNoValue) continue;
         const bool sum = summed(id, axis, sharding_.rules[at(id)].outputs[i]);
-        check_operand(id, axis, node.outputs[i], placements.outputs[i], sum);
+        check_operand(id, axis, node.outputs[i], placements.outputs[i],
+                      sharding_.rules[at(id)].outputs[i], sum);
       }
     }
   }
@@ -160,10 +162,10 @@ class Verifier {
   }
 
   void check_operand(NodeId id, AxisId axis, ValueId value, const Placement& placement,
-                     bool sum) const {
+                     const ShardingRule::Dims& dims, bool sum) const {
     const AxisChoice::Kind kind = choice(id, axis).kind;
-    const bool whole_shape =
-        graph_.type(value).shape == graph_.type(graph_.node(id).inputs[0]).shape;
+    // Element by element with input 0: by factors, since scalars may have the same extents.
+    const bool whole_shape = dims == sharding_.rules[at(id)].inputs[0];
     const bool output = graph_.value(value).producer == id;
     const bool flat = kind == AxisChoice::Kind::flat && whole_shape;
     const bool partial = kind == AxisChoice::Kind::linear || sum ||
