@@ -95,7 +95,7 @@ void expect_one_model(const LayoutJob& job, const LayoutResult& got, const Layou
   ASSERT_FALSE(got.losses.empty());
   EXPECT_GT(got.norms[0], job.clip) << "the job does not clip";
   expect_close(got.losses, expected.losses, tolerances.first, tolerances.losses, "loss of step");
-  expect_close(got.norms, expected.norms, tolerances.first, tolerances.losses, "norm of step");
+  expect_close(got.norms, expected.norms, tolerances.first, tolerances.norms, "norm of step");
   Tensors trained = got.trained;
   settle_key_biases(job, trained, expected.trained);
   expect_same_tensors(trained, expected.trained, tolerances.weights);
