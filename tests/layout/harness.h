@@ -50,6 +50,7 @@ struct LayoutJob {
   std::vector<ShardStrategy> shard = {};
   RecomputeConfig recompute = {};
   std::string microbatch_order = "auto";
+  bool may_skip = false;  // a step that is not applied is no failure of the harness
   bool evaluate = false;  // programs "eval" and "logits" too, run after the last step
   std::function<void(Config&)> tune = {};  // what else the configuration says, of tiers above all
 };

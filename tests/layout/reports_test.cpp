@@ -84,6 +84,53 @@ TEST(Layouts, B02_MeanOverTheTokensOfAllRanks) {
   expect_same(padded, {.accumulation = 4});
 }
 
+/// Two rows of one repeated token each, every label 1: rows of different ranks with data 2.
+Batch two_rows(int64_t first, int64_t second) {
+  Batch batch{HostTensor({DType::i32, {2, 8}}), HostTensor({DType::i32, {2, 8}}), {0, 1}};
+  for (int64_t i = 0; i < 16; ++i) {
+    batch.tokens.set(i, static_cast<double>(i < 8 ? first : second));
+    batch.labels.set(i, 1);
+  }
+  return batch;
+}
+
+TEST(Layouts, B86_TheLossIsThatOfTheJob) {
+  const TinyLlama shape{.kv_heads = 2};
+  const Tensors weights = bigram_tensors(shape, {{}, {0.0, 3.5355339}});
+  LayoutJob job;
+  job.spec = model_spec_from_hf(tiny_llama_config(shape), "test");
+  job.initial = &weights;
+  job.batches = {two_rows(0, 1)};  // 2.079442 on rank 0, 0.000318 on rank 1
+  for (const Layout& layout :
+       {Layout{}, Layout{.data = 2}, Layout{.data = 2, .op = 2, .zero = 2}}) {
+    SCOPED_TRACE(layout_name(layout));
+    const LayoutResult got = run_layout(job, layout);
+    EXPECT_NEAR(got.losses[0], 1.039880, 1e-6);
+    expect_no_faults(got);
+  }
+}
+
+TEST(Layouts, B55_AnOverflowOnOneRankSkipsTheStepOnAll) {
+  const TinyLlama shape{.kv_heads = 2};
+  // The logits after token 2, which only the second row has, are beyond fp32.
+  const Tensors weights = bigram_tensors(shape, {{}, {0.0, 3.5355339}, {3e38, 3e38}});
+  LayoutJob job;
+  job.spec = model_spec_from_hf(tiny_llama_config(shape), "test");
+  job.initial = &weights;
+  job.batches = {two_rows(1, 2)};
+  job.may_skip = true;
+  for (const Layout& layout : {Layout{}, Layout{.data = 2}, Layout{.data = 2, .zero = 2},
+                               Layout{.data = 2, .op = 2, .sequence = true, .zero = 1}}) {
+    SCOPED_TRACE(layout_name(layout));
+    const LayoutResult got = run_layout(job, layout);
+    EXPECT_FALSE(std::isfinite(got.norms[0]));
+    expect_same_tensors(got.trained, got.initial, 0.0);
+    for (const std::string& fault : got.faults) {
+      EXPECT_NE(fault.find("reads other"), std::string::npos) << fault;  // NaN is not NaN
+    }
+  }
+}
+
 TEST(Layouts, B24_DropoutMasksDoNotDependOnTheLayout) {
   ModelSpec spec = tiny_model("gpt2", false, 10);
   spec.dropout = 0.5;
