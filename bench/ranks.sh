@@ -44,17 +44,11 @@ run data2 0,1 --set parallel.data=2 --set "train.micro_batch=$((micro_batch / 2)
 run op2 0,1 --set parallel.op=2 --set parallel.sequence=true --set "train.micro_batch=$micro_batch"
 run again 0 --set "train.micro_batch=$micro_batch"
 
-python3 - "$work" <<'PY'
-import json, pathlib, statistics, sys
+PYTHONPATH=$repo/bench python3 -B - "$work" <<'PY'
+import os, sys
+from records import median
 
-work = pathlib.Path(sys.argv[1])
-
-def records(name):
-    lines = (work / name / "metrics.jsonl").read_text().splitlines()
-    return [r for r in map(json.loads, lines) if r["type"] == "step" and r["step"] > 1]
-
-def median(name, key):
-    return statistics.median(r[key] for r in records(name))
+os.chdir(sys.argv[1])
 
 base = (median("one", "tokens_per_s") + median("again", "tokens_per_s")) / 2
 print("\nranks        tokens/s   ratio   comm ms   exposed ms   step ms")

@@ -56,17 +56,12 @@ if command -v fio >/dev/null; then
   rm -f "$folder"/mixed.*
 fi
 
-python3 - "$work" <<'PY'
-import json, pathlib, statistics, sys
+PYTHONPATH=$repo/bench python3 -B - "$work" <<'PY'
+import json, os, pathlib, statistics, sys
+from records import median, records
 
 work = pathlib.Path(sys.argv[1])
-
-def records(name):
-    lines = (work / name / "metrics.jsonl").read_text().splitlines()
-    return [r for r in map(json.loads, lines) if r["type"] == "step" and r["step"] > 1]
-
-def median(name, key):
-    return statistics.median(r[key] for r in records(name))
+os.chdir(work)
 
 base = (median("device", "step_ms") + median("device-again", "step_ms")) / 2
 print("\noptimizer states      step ms   ratio  copy exposed  io exposed   GB read   GB written")

@@ -7,6 +7,7 @@
 #include "weft/base/check.h"
 #include "weft/base/error.h"
 #include "weft/base/json.h"
+#include "weft/base/raise.h"
 
 namespace weft {
 namespace {
@@ -34,15 +35,7 @@ std::string encode(const std::exception_ptr& failure, std::string_view message) 
   const size_t space = fault.find(' ');
   const int code = std::stoi(std::string(fault.substr(1, space - 1)));
   const std::string_view text = fault.substr(space + 1);
-  switch (static_cast<ExitCode>(code)) {
-    case ExitCode::usage: throw UsageError(kWhere, text);
-    case ExitCode::input: throw InputError(kWhere, text);
-    case ExitCode::resource: throw ResourceError(kWhere, text);
-    case ExitCode::alarm: throw AlarmError(kWhere, text);
-    case ExitCode::peer: throw PeerError(kWhere, text);
-    case ExitCode::interrupted: throw Interrupted(kWhere, text);
-    default: throw BugError(kWhere, text);
-  }
+  raise(static_cast<ExitCode>(code), kWhere, text);
 }
 
 bool is_fault(const std::string& message) { return message.empty() || message[0] != '+'; }

@@ -14,7 +14,6 @@ ShardEntry entry_of(std::string pattern, std::vector<std::string> weight, int64_
   entry.pattern = std::move(pattern);
   entry.operands["weight"] = std::move(weight);
   entry.block = block;
-  entry.given = false;
   return entry;
 }
 

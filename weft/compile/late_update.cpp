@@ -39,7 +39,7 @@ class LateUpdate {
     if (first.type.elements() == 1 && graph_.value(value).memory_class != MemoryClass::gradients) {
       return "";
     }
-    return first.name.substr(0, first.name.find('@'));
+    return parameter_name(first.name);
   }
 
   /// What updates read of the passes before them waits in a state.

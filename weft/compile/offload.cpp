@@ -161,13 +161,13 @@ std::map<ValueId, std::string> gradient_sums(const Graph& graph) {
     if (state.result == kNoValue) continue;
     if (state.name.ends_with(kPendingSuffix) &&
         graph.value(state.result).memory_class == MemoryClass::gradients) {
-      sums.emplace(state.result, state.name.substr(0, state.name.find('@')));
+      sums.emplace(state.result, parameter_name(state.name));
     }
     if (!state.slot.empty()) continue;
     const NodeId producer = graph.value(state.result).producer;
     const Node& node = graph.node(producer);
     if (!updates(node) || node.inputs[0] != state.value) continue;
-    const std::string parameter = state.name.substr(0, state.name.find('@'));
+    const std::string parameter = parameter_name(state.name);
     for (const ValueId input : node.inputs) {
       if (input == kNoValue || graph.value(input).kind != ValueKind::node) continue;
       if (graph.type(input) == state.type) sums.emplace(input, parameter);
@@ -212,8 +212,8 @@ void bring_results_home(Graph& graph) {
   order.apply();
 }
 
-}  // namespace
-
+/// Moves every sum of squares right behind the gradient it reads, so that gradients need not wait
+/// on the device for the verdict.
 void hoist_sums(Graph& graph) {
   OrderEdit order(graph);
   for (NodeId id = 0; id < graph.num_nodes(); ++id) {
@@ -230,6 +230,8 @@ void hoist_sums(Graph& graph) {
   order.apply();
 }
 
+}  // namespace
+
 void offload(Graph& graph, const TierChoice& choice) {
   if (choice.empty()) return;
   if (!choice.gradients.empty()) hoist_sums(graph);
@@ -237,7 +239,7 @@ void offload(Graph& graph, const TierChoice& choice) {
     const auto home = choice.homes.find(state.name);
     if (home != choice.homes.end()) graph.set_home(state.name, home->second);
     if (!state.name.ends_with(kPendingSuffix)) continue;
-    const auto gradient = choice.gradients.find(state.name.substr(0, state.name.find('@')));
+    const auto gradient = choice.gradients.find(parameter_name(state.name));
     if (gradient != choice.gradients.end()) graph.set_home(state.name, gradient->second);
   }
   {

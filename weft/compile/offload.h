@@ -31,8 +31,4 @@ struct TierChoice {
 /// Rewrites `graph`. Names that the graph does not have are ignored: other programs have them.
 void offload(Graph& graph, const TierChoice& choice);
 
-/// Moves every sum of squares right behind the gradient it reads, so that gradients need not wait
-/// on the device for the verdict.
-void hoist_sums(Graph& graph);
-
 }  // namespace weft

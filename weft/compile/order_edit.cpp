@@ -27,7 +27,10 @@ void OrderEdit::insert_before(NodeId place, NodeId node) {
   place_[at(node)] = place;
 }
 
-void OrderEdit::insert_after(NodeId place, NodeId node) { after_[at(place)].push_back(node); }
+void OrderEdit::insert_after(NodeId place, NodeId node) {
+  after_[at(place)].push_back(node);
+  behind_.emplace(node, place);
+}
 
 void OrderEdit::remove(NodeId node) { removed_[at(node)] = true; }
 
@@ -43,14 +46,11 @@ void OrderEdit::move_ahead(std::span<const NodeId> nodes, int32_t ahead) {
     NodeId target = places[i < at(ahead) ? 0 : i - at(ahead)];
     const NodeId source = graph_.value(graph_.node(node).inputs[0]).producer;
     if (source != kNoNode) {
-      // An inserted source stands behind the node it was inserted after: find that node.
-      NodeId earliest = at(source) < original_.size() ? source : kNoNode;
-      for (size_t id = 0; earliest == kNoNode && id < after_.size(); ++id) {
-        const auto& list = after_[id];
-        if (std::find(list.begin(), list.end(), source) != list.end()) {
-          earliest = static_cast<NodeId>(id);
-        }
-      }
+      // An inserted source stands behind the node it was inserted after.
+      const auto behind = behind_.find(source);
+      const NodeId earliest = at(source) < original_.size() ? source
+                              : behind != behind_.end()     ? behind->second
+                                                            : kNoNode;
       if (earliest != kNoNode && target <= earliest) target = std::min(earliest + 1, places[i]);
     }
     if (target == places[i]) continue;

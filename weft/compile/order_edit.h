@@ -1,6 +1,7 @@
 // Edits of a graph's node order, collected and then applied at once. Internal to compile/.
 #pragma once
 
+#include <map>
 #include <span>
 #include <vector>
 
@@ -30,7 +31,8 @@ class OrderEdit {
   std::vector<std::vector<NodeId>> before_;
   std::vector<std::vector<NodeId>> after_;
   std::vector<bool> removed_;
-  std::vector<NodeId> place_;  // of inserted nodes: what they stand before, or -1
+  std::vector<NodeId> place_;        // of inserted nodes: what they stand before, or -1
+  std::map<NodeId, NodeId> behind_;  // inserted node -> the node it stands behind
 };
 
 }  // namespace weft

@@ -1,11 +1,8 @@
-#include <algorithm>
-
+#include "weft/compile/order_edit.h"
 #include "weft/compile/passes.h"
 
 namespace weft {
 namespace {
-
-size_t at(int32_t id) { return static_cast<size_t>(id); }
 
 /// A weight that is put together just before its use.
 bool gathers_weight(const Graph& graph, const Node& node) {
@@ -16,23 +13,17 @@ bool gathers_weight(const Graph& graph, const Node& node) {
 }  // namespace
 
 void prefetch_weights(Graph& graph, int32_t ahead) {
+  OrderEdit order(graph);
   std::vector<NodeId> gathers;
   for (NodeId id = 0; id < graph.num_nodes(); ++id) {
-    if (gathers_weight(graph, graph.node(id))) gathers.push_back(id);
+    if (!gathers_weight(graph, graph.node(id))) continue;
+    order.remove(id);
+    order.insert_before(id, id);
+    gathers.push_back(id);
   }
   if (gathers.empty()) return;
-  // Gather i goes to where gather i - ahead stood.
-  std::vector<std::vector<NodeId>> before(at(graph.num_nodes()));
-  for (size_t i = 0; i < gathers.size(); ++i) {
-    const size_t place = i < at(ahead) ? 0 : i - at(ahead);
-    before[at(gathers[place])].push_back(gathers[i]);
-  }
-  std::vector<NodeId> order;
-  for (NodeId id = 0; id < graph.num_nodes(); ++id) {
-    order.insert(order.end(), before[at(id)].begin(), before[at(id)].end());
-    if (!std::binary_search(gathers.begin(), gathers.end(), id)) order.push_back(id);
-  }
-  graph.reorder_nodes(order);
+  order.move_ahead(gathers, ahead);
+  order.apply();
 }
 
 }  // namespace weft

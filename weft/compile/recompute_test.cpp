@@ -12,6 +12,7 @@
 #include "weft/compile/passes.h"
 #include "weft/compile/pipeline.h"
 #include "weft/compile/step_graph.h"
+#include "weft/compile/test_config.h"
 #include "weft/ops/op_kind.h"
 
 namespace weft {
@@ -22,23 +23,6 @@ class Support : public KernelSupport {
   bool supports(const KernelSpec&) const override { return true; }
   int64_t workspace_bytes(const KernelSpec&) const override { return 0; }
 };
-
-Config small_config(const std::string& family, int64_t layers) {
-  Config config;
-  config.model.family = family;
-  config.model.hidden_size = 16;
-  config.model.intermediate_size = 40;
-  config.model.num_hidden_layers = layers;
-  config.model.num_attention_heads = 4;
-  config.model.vocab_size = 31;
-  config.data.seq_len = 8;
-  config.train.micro_batch = 2;
-  config.train.accumulation = 2;
-  config.train.global_batch = 4;
-  config.precision.compute = "fp32";
-  config.device.threads = 1;
-  return config;
-}
 
 /// gpt2-124M, or a llama of about the same size.
 Config large_config(const std::string& family) {

@@ -19,8 +19,6 @@ constexpr int64_t kLeastBytes = 4096;
 /// So many bytes of fp32 states are whole blocks of the cold tier as bf16 weights too.
 constexpr int64_t kChunkUnit = 8192;
 
-std::string parameter_of(const std::string& state) { return state.substr(0, state.find('@')); }
-
 Tier parse_tier(const std::string& name) {
   return name == "host" ? Tier::host : name == "nvme" ? Tier::nvme : Tier::device;
 }
@@ -58,7 +56,7 @@ void TierPolicy::collect(const Graph& graph) {
     const bool master =
         state.role == StateRole::master || graph.find_state(state.name + "@master") == nullptr;
     if (updated && master) {
-      items(Class::gradients).push_back({parameter_of(state.name), state.type.elements() * 4});
+      items(Class::gradients).push_back({parameter_name(state.name), state.type.elements() * 4});
     }
   }
 }
@@ -155,7 +153,7 @@ void TierPolicy::apply_groups(const Config& config) {
     for (const Class what : {Class::optimizer, Class::weights}) {
       std::vector<Item> rest;
       for (const Item& item : items(what)) {
-        if (!matches_module(pattern, parameter_of(item.name))) {
+        if (!matches_module(pattern, parameter_name(item.name))) {
           rest.push_back(item);
           continue;
         }

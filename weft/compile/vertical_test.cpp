@@ -9,6 +9,7 @@
 #include "weft/compile/layer_of.h"
 #include "weft/compile/passes.h"
 #include "weft/compile/step_graph.h"
+#include "weft/compile/test_config.h"
 #include "weft/ops/op_kind.h"
 
 namespace weft {
@@ -18,16 +19,8 @@ constexpr int64_t kLayers = 3;
 constexpr int32_t kMicros = 3;
 
 Graph step_graph(const std::string& family) {
-  Config config;
-  config.model.family = family;
-  config.model.hidden_size = 16;
-  config.model.intermediate_size = 40;
-  config.model.num_hidden_layers = kLayers;
-  config.model.num_attention_heads = 4;
-  config.model.vocab_size = 31;
-  config.data.seq_len = 8;
+  Config config = small_config(family, kLayers);
   config.train.accumulation = kMicros;
-  config.precision.compute = "fp32";
   Graph graph = build_step_graph(config, make_model_spec(config.model, {}), false);
   fuse_add(graph);
   remove_dead_nodes(graph);

@@ -17,6 +17,10 @@ std::string_view bare_name(std::string_view name) {
 
 }  // namespace
 
+std::string parameter_name(std::string_view state) {
+  return std::string(state.substr(0, state.find('@')));
+}
+
 const TensorType& Graph::type(ValueId id) const {
   return id == kNoValue ? kAbsent : value(id).type;
 }

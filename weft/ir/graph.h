@@ -98,6 +98,10 @@ struct State {
   Tier home = Tier::device;  // where it lies between uses
 };
 
+/// "model.norm.weight" of the state "model.norm.weight@m": the parameter that a master, a slot or a
+/// waiting gradient belongs to.
+std::string parameter_name(std::string_view state);
+
 class Graph {
  public:
   ValueId add_input(std::string name, TensorType type, bool batched = false);

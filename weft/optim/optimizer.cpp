@@ -8,7 +8,7 @@ namespace {
 
 ValueId add_slot(Graph& graph, const State& parameter, const std::string& slot) {
   State state;
-  state.name = parameter.name.substr(0, parameter.name.find('@')) + "@" + slot;
+  state.name = parameter_name(parameter.name) + "@" + slot;
   state.role = StateRole::moment;
   state.type = parameter.type;
   state.logical = parameter.logical;
@@ -34,7 +34,7 @@ class UpdateBuilder {
       const State* copy = graph_.find_state(target.copy_state);
       attrs.set("copy_dtype", std::string(dtype_name(copy->type.dtype)));
     }
-    graph_.set_scope(target.state.substr(0, target.state.find('@')));
+    graph_.set_scope(parameter_name(target.state));
     if (config_.name == "adamw") {
       adamw(target, state, std::move(attrs));
     } else {
@@ -89,7 +89,7 @@ UpdateOutputs build_update(Graph& graph, const Config& config,
   graph.set_micro(0);
   std::vector<ValueId> operands = {inputs.inv_scale};
   for (const UpdateTarget& target : targets) {
-    graph.set_scope(target.state.substr(0, target.state.find('@')));
+    graph.set_scope(parameter_name(target.state));
     operands.push_back(graph.add(OpKind::sum_squares, {target.gradient}));
   }
   graph.set_scope("verdict");

@@ -20,17 +20,6 @@ constexpr double kBytesPerFlop = 1e-3;
 /// Of two ways with the same bytes, the one with fewer calls.
 constexpr double kBytesPerCall = 32;
 
-std::string text_of(const Placement& placement) {
-  std::string text;
-  for (const DimCut& cut : placement.dims) {
-    for (const AxisId axis : cut.axes) text += static_cast<char>('a' + axis);
-    text += fmt::format("/{},", cut.axes.empty() ? 0 : cut.block);
-  }
-  text += '|';
-  for (const AxisId axis : placement.flat) text += static_cast<char>('a' + axis);
-  return text + fmt::format("|{}|{}", placement.partial, static_cast<int>(placement.reduction));
-}
-
 std::string text_of(const TensorType& type) {
   return fmt::format("{}{}", static_cast<int>(type.dtype), shape_text(type.shape));
 }
@@ -52,7 +41,7 @@ bool gives_gradient(const Graph& graph, const Node& node) {
 
 int PlacementTable::intern(const Placement& placement) {
   const auto [at, fresh] =
-      ids_.try_emplace(text_of(placement), static_cast<int>(placements_.size()));
+      ids_.try_emplace(placement_key(placement), static_cast<int>(placements_.size()));
   if (fresh) placements_.push_back(placement);
   return at->second;
 }

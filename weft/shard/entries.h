@@ -19,7 +19,6 @@ struct ShardEntry {
   std::string pattern;  // Hugging Face module name, * matches any text
   std::map<std::string, std::vector<std::string>> operands;
   int64_t block = 1;  // elements of the cut weight dim that stay together
-  bool given = true;  // by the user, for messages
 };
 
 /// Does `pattern` match the module `name`? "#q" and the like of fused tensors are left out.

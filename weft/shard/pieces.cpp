@@ -71,6 +71,17 @@ double local_bytes(const TensorType& type, const Placement& placement, const Mes
   return bytes;
 }
 
+std::string placement_key(const Placement& placement) {
+  std::string key;
+  for (const DimCut& cut : placement.dims) {
+    for (const AxisId axis : cut.axes) key += static_cast<char>('a' + axis);
+    key += fmt::format("/{},", cut.axes.empty() ? 0 : cut.block);
+  }
+  key += '|';
+  for (const AxisId axis : placement.flat) key += static_cast<char>('a' + axis);
+  return key + fmt::format("|{}|{}", placement.partial, static_cast<int>(placement.reduction));
+}
+
 std::string placement_text(const Placement& placement, const Mesh& mesh) {
   const auto join = [&](const std::vector<AxisId>& axes) {
     std::string text;

@@ -25,6 +25,8 @@ Placement canonical(Placement placement, const Shape& shape, const Mesh& mesh);
 /// Average bytes per rank.
 double local_bytes(const TensorType& type, const Placement& placement, const Mesh& mesh);
 
+/// Equal for equal placements and for no others; short, for tables.
+std::string placement_key(const Placement& placement);
 /// "[data, op/64, .] flat(data) partial(op)".
 std::string placement_text(const Placement& placement, const Mesh& mesh);
 

@@ -20,8 +20,6 @@ constexpr int kMaxSweeps = 8;
 
 size_t at(int32_t id) { return static_cast<size_t>(id); }
 
-std::string parameter_of(const std::string& state) { return state.substr(0, state.find('@')); }
-
 class Propagation {
  public:
   Propagation(const Graph& graph, Router& router, const ShardOptions& options)
@@ -134,7 +132,7 @@ class Propagation {
   void place_states() {
     const AxisId data = mesh_.find("data");
     for (const State& state : graph_.states()) {
-      const auto found = weights_.find(parameter_of(state.name));
+      const auto found = weights_.find(parameter_name(state.name));
       Placement placement = found == weights_.end() ? whole_placement(state.type.shape.size())
                                                     : table_.at(found->second);
       const bool cut = state.role == StateRole::weight ? options_.zero >= 3 : options_.zero >= 1;

@@ -15,18 +15,6 @@ namespace {
 /// A call has a price of its own: of two routes with equal bytes the shorter one wins.
 constexpr double kBytesPerCall = 64;
 
-std::string key_of(const Placement& placement) {
-  std::string key;
-  for (const DimCut& cut : placement.dims) {
-    for (const AxisId axis : cut.axes) key += static_cast<char>('a' + axis);
-    key += fmt::format("/{},", cut.axes.empty() ? 0 : cut.block);
-  }
-  key += '|';
-  for (const AxisId axis : placement.flat) key += static_cast<char>('a' + axis);
-  key += fmt::format("|{}|{}", placement.partial, static_cast<int>(placement.reduction));
-  return key;
-}
-
 bool has(const std::vector<AxisId>& axes, AxisId axis) {
   return std::find(axes.begin(), axes.end(), axis) != axes.end();
 }
@@ -143,11 +131,11 @@ Route search(const TensorType& type, const Placement& from, const Placement& to,
     Placement placement;
   };
   const Neighbours neighbours(type, to, mesh);
-  const std::string goal = key_of(to);
+  const std::string goal = placement_key(to);
   std::map<std::string, Reached> reached;
   std::set<std::pair<double, std::string>> open;
-  reached[key_of(from)].placement = from;
-  open.emplace(0.0, key_of(from));
+  reached[placement_key(from)].placement = from;
+  open.emplace(0.0, placement_key(from));
   while (!open.empty()) {
     const auto [cost, key] = *open.begin();
     open.erase(open.begin());
@@ -156,7 +144,7 @@ Route search(const TensorType& type, const Placement& from, const Placement& to,
     const Placement here = reached[key].placement;
     for (Move& move : neighbours.of(here)) {
       const double next = cost + move.bytes + kBytesPerCall;
-      const std::string next_key = key_of(move.after);
+      const std::string next_key = placement_key(move.after);
       const auto at = reached.find(next_key);
       if (at != reached.end() && at->second.cost <= next) continue;
       Placement after = move.after;
@@ -167,7 +155,7 @@ Route search(const TensorType& type, const Placement& from, const Placement& to,
   WEFT_CHECK(reached.contains(goal), "shard", "no way from {} to {} of a value {}",
              placement_text(from, mesh), placement_text(to, mesh), shape_text(type.shape));
   Route route;
-  for (std::string key = goal; key != key_of(from); key = reached[key].previous) {
+  for (std::string key = goal; key != placement_key(from); key = reached[key].previous) {
     route.moves.push_back(reached[key].move);
     route.bytes += reached[key].move.bytes;
   }
@@ -178,8 +166,9 @@ Route search(const TensorType& type, const Placement& from, const Placement& to,
 }  // namespace
 
 const Route& Router::route(const TensorType& type, const Placement& from, const Placement& to) {
-  const std::string key = fmt::format("{}{}>{}:{}", static_cast<int>(type.dtype),
-                                      shape_text(type.shape), key_of(from), key_of(to));
+  const std::string key =
+      fmt::format("{}{}>{}:{}", static_cast<int>(type.dtype), shape_text(type.shape),
+                  placement_key(from), placement_key(to));
   const auto found = known_.find(key);
   if (found != known_.end()) return found->second;
   return known_.emplace(key, search(type, from, to, mesh_)).first->second;

@@ -35,9 +35,6 @@ class Router {
   /// Cheapest route between canonical placements. BugError when there is none, for example towards
   /// a partial placement.
   const Route& route(const TensorType& type, const Placement& from, const Placement& to);
-  double bytes(const TensorType& type, const Placement& from, const Placement& to) {
-    return from == to ? 0.0 : route(type, from, to).bytes;
-  }
   const Mesh& mesh() const { return mesh_; }
 
  private:

@@ -15,17 +15,15 @@ void attention_grad(const AttentionShape& shape, const AttentionArgs& args, int6
 constexpr float kMasked = -std::numeric_limits<float>::infinity();
 constexpr float kLog2e = 1.44269504f;
 
-inline int64_t up(int64_t value, int64_t step) { return (value + step - 1) / step * step; }
-
 /// Hands out pieces of the scratch memory, whole cache lines each.
 struct Scratch {
   float* next;
   float* take_floats(int64_t count) {
     float* piece = next;
-    next += up(count, 16);
+    next += round_up(count, 16);
     return piece;
   }
-  BF16* take(int64_t count) { return reinterpret_cast<BF16*>(take_floats(up(count, 2) / 2)); }
+  BF16* take(int64_t count) { return reinterpret_cast<BF16*>(take_floats(round_up(count, 2) / 2)); }
 };
 
 /// 2^x to about 1 ulp for -126 <= x < 128; 0 below (no denormals, which are slow); NaN stays NaN.

@@ -69,14 +69,14 @@ void softmax_row(int64_t cols, float scale2, const float* row, float* maximum, f
 }
 
 int64_t forward_floats(const AttentionShape& s) {
-  const int64_t positions = up(s.positions, kKeys), width = up32(s.head_dim);
+  const int64_t positions = round_up(s.positions, kKeys), width = up32(s.head_dim);
   return (2 * positions * width + kPanel * width + kPanel * kKeys) / 2 + kPanel * kKeys +
          kPanel * width + 2 * kPanel;
 }
 
 void forward(const AttentionShape& s, const AttentionArgs& args, int64_t group, int64_t first,
              int64_t step, float* memory) {
-  const int64_t D = s.head_dim, width = up32(D), positions = up(s.positions, kKeys);
+  const int64_t D = s.head_dim, width = up32(D), positions = round_up(s.positions, kKeys);
   const int64_t q_stride = s.num_heads * D, kv_stride = s.num_kv_heads * D;
   const int64_t depth = width / kDepth;  // tiles
   Scratch scratch{memory};

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "weft/backend/cpu/attention_isa.h"
+#include "weft/base/check.h"
 
 #if defined(__x86_64__)
 #include "weft/backend/cpu/attention_amx-inl.h"
@@ -163,7 +164,7 @@ void pack_query_side(const AttentionShape& s, const AttentionArgs& args, int64_t
 }  // namespace
 
 int64_t attention_grad_floats(const AttentionShape& s) {
-  const int64_t positions = up(s.positions, kSide), width = up32(s.head_dim);
+  const int64_t positions = round_up(s.positions, kSide), width = up32(s.head_dim);
   const int64_t halves = 4 * positions * width + 3 * kSide * width + 3 * kSide * kSide;
   return halves / 2 + 3 * positions * width + 2 * positions + 2 * kSide * kSide;
 }
@@ -172,7 +173,7 @@ int64_t attention_grad_floats(const AttentionShape& s) {
 // dS' = P' (dP' - rowsum(dO O)); then dV += P' dO, dK += dS' Q, dQ' += K' dS'.
 void attention_grad(const AttentionShape& s, const AttentionArgs& args, int64_t group,
                     float* memory) {
-  const int64_t D = s.head_dim, width = up32(D), positions = up(s.positions, kSide);
+  const int64_t D = s.head_dim, width = up32(D), positions = round_up(s.positions, kSide);
   const int64_t q_stride = s.num_heads * D, kv_stride = s.num_kv_heads * D;
   const int64_t depth = width / kDepth, square = kSide * kSide;
   const int64_t panel = kPanel * kSide;  // values of a panel with k = 64 positions

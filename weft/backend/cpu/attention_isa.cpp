@@ -12,6 +12,7 @@
 
 #include "hwy/foreach_target.h"
 #include "weft/backend/cpu/tile-inl.h"
+#include "weft/base/check.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace weft::cpu {
@@ -24,14 +25,12 @@ static_assert(kKeys % kTileCols == 0);
 constexpr int64_t kPad = 64;  // floats after score blocks: a tile may read past the last row
 constexpr float kMasked = -std::numeric_limits<float>::infinity();
 
-inline int64_t up(int64_t value, int64_t step) { return (value + step - 1) / step * step; }
-
 /// Hands out pieces of the scratch memory.
 struct Scratch {
   float* next;
   float* take(int64_t floats) {
     float* piece = next;
-    next += up(floats, 16);
+    next += round_up(floats, 16);
     return piece;
   }
 };
@@ -47,7 +46,7 @@ void copy_rows(const T* from, int64_t stride, int64_t rows, int64_t width, float
                 [&](auto get, auto put) HWY_ATTR { put(hn::Mul(get(row), factor), put_row); });
   }
   std::memset(to + rows * width, 0,
-              static_cast<size_t>((up(rows, kTileRows) - rows) * width) * sizeof(float));
+              static_cast<size_t>((round_up(rows, kTileRows) - rows) * width) * sizeof(float));
 }
 
 /// to[i][j] = scale * from[i][j] in the operand's dtype.
@@ -184,16 +183,17 @@ HWY_NOINLINE void softmax_row(const Block& block, int64_t i, int64_t cols, float
 }
 
 int64_t forward_floats(const AttentionShape& s) {
-  const int64_t positions = up(s.positions, kKeys), width = up(s.head_dim, kTileCols);
-  return up(positions * s.head_dim, 16) + up(positions * width, 16) +
-         up(kQueries * s.head_dim, 16) + up(kQueries * kKeys + kPad, 16) +
-         up(kQueries * width, 16) + 2 * up(kQueries, 16);
+  const int64_t positions = round_up(s.positions, kKeys), width = round_up(s.head_dim, kTileCols);
+  return round_up(positions * s.head_dim, 16) + round_up(positions * width, 16) +
+         round_up(kQueries * s.head_dim, 16) + round_up(kQueries * kKeys + kPad, 16) +
+         round_up(kQueries * width, 16) + 2 * round_up(kQueries, 16);
 }
 
 template <class T>
 void forward(const AttentionShape& s, const AttentionArgs& args, int64_t group, int64_t first,
              int64_t step, float* memory) {
-  const int64_t D = s.head_dim, width = up(D, kTileCols), positions = up(s.positions, kKeys);
+  const int64_t D = s.head_dim, width = round_up(D, kTileCols),
+                positions = round_up(s.positions, kKeys);
   const int64_t q_stride = s.num_heads * D, kv_stride = s.num_kv_heads * D;
   Scratch scratch{memory};
   float* k_panels = scratch.take(positions * D);
@@ -233,10 +233,10 @@ void forward(const AttentionShape& s, const AttentionArgs& args, int64_t group, 
         block.keys = std::min(kKeys, s.positions - block.key);
         if (block.apart()) continue;
         score_tiles(block, D, q_rows, k_panels + block.key * D, scores);
-        for (int64_t i = 0; i < up(block.queries, kTileRows); ++i) {
+        for (int64_t i = 0; i < round_up(block.queries, kTileRows); ++i) {
           float* row = scores + i * kKeys;
-          const int64_t tile_end = std::min(up(i + 1, kTileRows), block.queries);
-          const int64_t cols = up(block.last(tile_end - 1), kTileCols);
+          const int64_t tile_end = std::min(round_up(i + 1, kTileRows), block.queries);
+          const int64_t cols = round_up(block.last(tile_end - 1), kTileCols);
           if (i < block.queries) {
             softmax_row(block, i, cols, row, maxima + i, totals + i, sums + i * width, width);
           } else {
@@ -256,10 +256,10 @@ void forward(const AttentionShape& s, const AttentionArgs& args, int64_t group, 
 }
 
 int64_t backward_floats(const AttentionShape& s) {
-  const int64_t positions = up(s.positions, kKeys), width = up(s.head_dim, kTileCols);
-  return 2 * up(positions * s.head_dim, 16) + 3 * up(positions * width, 16) +
-         2 * up(kQueries * s.head_dim, 16) + 3 * up(kQueries * width, 16) +
-         2 * up(kQueries * kKeys + kPad, 16) + up(kQueries, 16);
+  const int64_t positions = round_up(s.positions, kKeys), width = round_up(s.head_dim, kTileCols);
+  return 2 * round_up(positions * s.head_dim, 16) + 3 * round_up(positions * width, 16) +
+         2 * round_up(kQueries * s.head_dim, 16) + 3 * round_up(kQueries * width, 16) +
+         2 * round_up(kQueries * kKeys + kPad, 16) + round_up(kQueries, 16);
 }
 
 /// p = exp(scores - lse) and dscores = p * (dp - delta) for one row; masked columns become 0.
@@ -278,7 +278,8 @@ HWY_NOINLINE void softmax_grad_row(const Block& block, int64_t i, int64_t cols, 
 // dV += P^T dO, dQ += dS K, dK += dS^T Q. Q is scaled beforehand.
 template <class T>
 void backward(const AttentionShape& s, const AttentionArgs& args, int64_t group, float* memory) {
-  const int64_t D = s.head_dim, width = up(D, kTileCols), positions = up(s.positions, kKeys);
+  const int64_t D = s.head_dim, width = round_up(D, kTileCols),
+                positions = round_up(s.positions, kKeys);
   const int64_t q_stride = s.num_heads * D, kv_stride = s.num_kv_heads * D;
   Scratch scratch{memory};
   float* k_panels = scratch.take(positions * D);       // by keys, for S
@@ -335,11 +336,11 @@ void backward(const AttentionShape& s, const AttentionArgs& args, int64_t group,
         if (block.apart()) continue;
         score_tiles(block, D, q_rows, k_panels + block.key * D, scores);
         score_tiles(block, D, do_rows, v_panels + block.key * D, dscores);
-        for (int64_t i = 0; i < up(block.queries, kTileRows); ++i) {
+        for (int64_t i = 0; i < round_up(block.queries, kTileRows); ++i) {
           float* row = scores + i * kKeys;
           float* grad = dscores + i * kKeys;
-          const int64_t tile_end = std::min(up(i + 1, kTileRows), block.queries);
-          const int64_t cols = up(block.last(tile_end - 1), kTileCols);
+          const int64_t tile_end = std::min(round_up(i + 1, kTileRows), block.queries);
+          const int64_t cols = round_up(block.last(tile_end - 1), kTileCols);
           if (i < block.queries) {
             softmax_grad_row(block, i, cols, lse[i], deltas[i], row, grad);
           } else {

@@ -47,33 +47,42 @@ struct AmxBlock {
   float* sums = nullptr;  // partial sums, whole panels
 };
 
-/// Writes 32 x 32 sums to `rows` x `cols` of C, with bias and addend. `stream`: past the caches.
-void finish(const float* sums, const float* bias, const float* addend, int64_t rows, int64_t cols,
-            float* c, int64_t ldc, bool stream) {
-  const __mmask32 mask = amx::first_of_32(cols);
+/// 32 elements of C and of what is added to it; `mask` has the columns that exist.
+void add_row(const float* addend, __mmask32 mask, __m512& v0, __m512& v1) {
   const auto low = static_cast<__mmask16>(mask), high = static_cast<__mmask16>(mask >> 16);
-  const __m512 zero = _mm512_setzero_ps();
-  const __m512 bias0 = bias != nullptr ? _mm512_maskz_loadu_ps(low, bias) : zero;
-  const __m512 bias1 = bias != nullptr ? _mm512_maskz_loadu_ps(high, bias + 16) : zero;
-  for (int64_t i = 0; i < rows; ++i, sums += amx::kPanel, c += ldc) {
-    __m512 v0 = _mm512_add_ps(_mm512_load_ps(sums), bias0);
-    __m512 v1 = _mm512_add_ps(_mm512_load_ps(sums + 16), bias1);
-    if (addend != nullptr) {
-      v0 = _mm512_add_ps(v0, _mm512_maskz_loadu_ps(low, addend + i * ldc));
-      v1 = _mm512_add_ps(v1, _mm512_maskz_loadu_ps(high, addend + i * ldc + 16));
-    }
-    if (stream && cols >= amx::kPanel) {
-      _mm512_stream_ps(c, v0);
-      _mm512_stream_ps(c + 16, v1);
-    } else {
-      _mm512_mask_storeu_ps(c, low, v0);
-      _mm512_mask_storeu_ps(c + 16, high, v1);
-    }
+  v0 = _mm512_add_ps(v0, _mm512_maskz_loadu_ps(low, addend));
+  v1 = _mm512_add_ps(v1, _mm512_maskz_loadu_ps(high, addend + 16));
+}
+
+void add_row(const BF16* addend, __mmask32 mask, __m512& v0, __m512& v1) {
+  const __m512i more = _mm512_maskz_loadu_epi16(mask, addend);
+  v0 = _mm512_add_ps(v0, amx::to_floats(_mm512_castsi512_si256(more)));
+  v1 = _mm512_add_ps(v1, amx::to_floats(_mm512_extracti64x4_epi64(more, 1)));
+}
+
+void put_row(float* c, __mmask32 mask, __m512 v0, __m512 v1, bool stream) {
+  if (stream) {
+    _mm512_stream_ps(c, v0);
+    _mm512_stream_ps(c + 16, v1);
+  } else {
+    _mm512_mask_storeu_ps(c, static_cast<__mmask16>(mask), v0);
+    _mm512_mask_storeu_ps(c + 16, static_cast<__mmask16>(mask >> 16), v1);
   }
 }
 
-void finish(const float* sums, const float* bias, const BF16* addend, int64_t rows, int64_t cols,
-            BF16* c, int64_t ldc, bool stream) {
+void put_row(BF16* c, __mmask32 mask, __m512 v0, __m512 v1, bool stream) {
+  const __m512i value = amx::to_bf16x32(v0, v1);
+  if (stream) {
+    _mm512_stream_si512(reinterpret_cast<__m512i*>(c), value);
+  } else {
+    _mm512_mask_storeu_epi16(c, mask, value);
+  }
+}
+
+/// Writes 32 x 32 sums to `rows` x `cols` of C, with bias and addend. `stream`: past the caches.
+template <class T>
+void finish(const float* sums, const float* bias, const T* addend, int64_t rows, int64_t cols, T* c,
+            int64_t ldc, bool stream) {
   const __mmask32 mask = amx::first_of_32(cols);
   const auto low = static_cast<__mmask16>(mask), high = static_cast<__mmask16>(mask >> 16);
   const __m512 zero = _mm512_setzero_ps();
@@ -82,17 +91,8 @@ void finish(const float* sums, const float* bias, const BF16* addend, int64_t ro
   for (int64_t i = 0; i < rows; ++i, sums += amx::kPanel, c += ldc) {
     __m512 v0 = _mm512_add_ps(_mm512_load_ps(sums), bias0);
     __m512 v1 = _mm512_add_ps(_mm512_load_ps(sums + 16), bias1);
-    if (addend != nullptr) {
-      const __m512i more = _mm512_maskz_loadu_epi16(mask, addend + i * ldc);
-      v0 = _mm512_add_ps(v0, amx::to_floats(_mm512_castsi512_si256(more)));
-      v1 = _mm512_add_ps(v1, amx::to_floats(_mm512_extracti64x4_epi64(more, 1)));
-    }
-    const __m512i value = amx::to_bf16x32(v0, v1);
-    if (stream && cols >= amx::kPanel) {
-      _mm512_stream_si512(reinterpret_cast<__m512i*>(c), value);
-    } else {
-      _mm512_mask_storeu_epi16(c, mask, value);
-    }
+    if (addend != nullptr) add_row(addend + i * ldc, mask, v0, v1);
+    put_row(c, mask, v0, v1, stream && cols >= amx::kPanel);
   }
 }
 
