@@ -12,6 +12,7 @@
 #include "weft/base/rng.h"
 #include "weft/comm/launch.h"
 #include "weft/compile/late_update.h"
+#include "weft/compile/offload.h"
 #include "weft/compile/pipeline.h"
 #include "weft/optim/optimizer.h"
 #include "weft/runtime/session.h"
@@ -45,7 +46,10 @@ ColdOptions cold_options(const Config& config) {
 }
 
 /// Gradients that wait for a late update are no part of the model.
-bool is_pending(const PlanState& state) { return state.name.ends_with(kPendingSuffix); }
+/// Between two steps alone: no part of what was trained.
+bool is_pending(const PlanState& state) {
+  return state.name.ends_with(kPendingSuffix) || state.name.find(kAheadMark) != std::string::npos;
+}
 
 /// Bytes that a run of the program moves over a lane.
 int64_t lane_bytes(const PlanProgram& program, Lane lane) {
@@ -123,13 +127,22 @@ class RankRun {
     const TierTraffic now = session_->tier_traffic();
     const PlanProgram& train = result_.plan.program("train");
     const auto check = [&](Lane lane, int64_t moved) {
-      const int64_t planned = lane_bytes(train, lane) * steps;
+      // What the first step finds ready was read before it.
+      const int64_t primed = steps > 0 ? lane_bytes_of("prime", lane) : 0;
+      const int64_t planned = lane_bytes(train, lane) * steps + primed;
       if (moved == planned) return;
       result_.faults.push_back(fmt::format("rank {} moved {} bytes over {}, planned {}",
                                            ranks_.rank(), moved, lane_name(lane), planned));
     };
     check(Lane::nvme_read, now.nvme_read - before.nvme_read);
     check(Lane::nvme_write, now.nvme_write - before.nvme_write);
+  }
+
+  int64_t lane_bytes_of(std::string_view name, Lane lane) const {
+    for (const PlanProgram& program : result_.plan.programs) {
+      if (program.name == name) return lane_bytes(program, lane);
+    }
+    return 0;
   }
 
   std::vector<HostTensor> read_states() {

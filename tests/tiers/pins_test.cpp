@@ -21,6 +21,9 @@ Tier tier_of(const Plan& plan, const PlanState& state) {
   return plan.buffers[static_cast<size_t>(state.buffer)].tier;
 }
 
+/// From one step to the next alone.
+bool is_carried(const PlanState& state) { return state.slot == "pending" || state.slot == "ahead"; }
+
 void expect_usage_error(const LayoutJob& job, const std::vector<std::string>& parts) {
   try {
     plan_layout(job, {});
@@ -46,7 +49,7 @@ TEST(Pins, SharesAreKeptUpToOneTensor) {
     int64_t largest = 0;
     std::map<Tier, int64_t> bytes;
     for (const PlanState& state : plan.states) {
-      if (state.role == StateRole::weight || state.name.ends_with("@pending")) continue;
+      if (state.role == StateRole::weight || is_carried(state)) continue;
       total += state.type.bytes();
       largest = std::max(largest, state.type.bytes());
       bytes[tier_of(plan, state)] += state.type.bytes();
@@ -76,7 +79,7 @@ TEST(Pins, GroupsMoveOnlyTheirParameters) {
       expect_same_run(got, run_layout(tier_job({}, 3), {}));
       int moved = 0;
       for (const PlanState& state : got.plans[0].states) {
-        if (state.name.ends_with("@pending")) continue;
+        if (is_carried(state)) continue;
         const std::string parameter = state.name.substr(0, state.name.find('@'));
         const bool away = tier_of(got.plans[0], state) != Tier::device;
         EXPECT_EQ(away, matches_module(pattern, parameter)) << state.name;
@@ -125,6 +128,73 @@ TEST(Pins, S1_HostPlacedEmbeddingsAndGainsTrainExactly) {
       EXPECT_GT(state_bytes_in(got.plans[0], Tier::host), 0);
     }
   }
+}
+
+TEST(Ahead, TheFirstPiecesOfALateUpdateLieReady) {
+  const ColdFolder cold;
+  const Placement late{.classes = "nddd", .update_on_host = true, .late_update = true};
+  const Plan plan = plan_layout(placed(tier_job({}, 3), late, {cold.path()}), {})[0];
+  const auto reads = [](const PlanProgram& program) {
+    int64_t bytes = 0;
+    for (const PlanStep& step : program.steps) {
+      if (step.lane == Lane::nvme_read) bytes += step.output_types[0].bytes();
+    }
+    return bytes;
+  };
+  int64_t ready = 0;
+  int64_t optimizer = 0;
+  for (const PlanState& state : plan.states) {
+    if (state.slot == "ahead") {
+      ready += state.type.bytes();
+      EXPECT_EQ(tier_of(plan, state), Tier::host) << state.name;
+    } else if (state.role != StateRole::weight && state.slot != "pending") {
+      optimizer += state.type.bytes();
+    }
+  }
+  // All of so small a model.
+  EXPECT_EQ(ready, optimizer);
+  EXPECT_EQ(reads(plan.program("prime")), ready);
+  EXPECT_EQ(reads(plan.program("flush")), optimizer);
+  const PlanProgram& train = plan.program("train");
+  EXPECT_EQ(reads(train), optimizer) << "not twice";
+  for (const PlanStep& step : train.steps) {
+    if (step.phase != Phase::forward) continue;
+    for (const int32_t wait : step.waits) {
+      EXPECT_NE(train.steps[static_cast<size_t>(wait)].lane, Lane::nvme_read);
+    }
+  }
+}
+
+TEST(Ahead, NothingLiesReadyWithoutRoomOrWithABusyDisk) {
+  const ColdFolder cold;
+  const auto programs = [&](const Placement& placement, int64_t host) {
+    LayoutJob job = placed(tier_job({}, 3), placement, {cold.path()});
+    job.tune = [host, before = job.tune](Config& config) {
+      before(config);
+      if (host > 0) config.memory.host = host;
+    };
+    std::vector<std::string> names;
+    const Plan plan = plan_layout(job, {})[0];
+    for (const PlanProgram& program : plan.programs) {
+      names.push_back(program.name);
+    }
+    return names;
+  };
+  using Names = std::vector<std::string>;
+  const auto with = [](const char* classes, bool late = true) {
+    return Placement{.classes = classes, .update_on_host = true, .late_update = late};
+  };
+  const auto primes = [](const Names& names) {
+    return std::find(names.begin(), names.end(), "prime") != names.end();
+  };
+  EXPECT_TRUE(primes(programs(with("nddd"), 0)));
+  EXPECT_TRUE(primes(programs(with("nddd"), int64_t{1} << 30)));
+  EXPECT_FALSE(primes(programs(with("nddd"), 64)));
+  EXPECT_FALSE(primes(programs(with("nddd", false), 0)));
+  EXPECT_FALSE(primes(programs(with("hddd"), 0)));
+  EXPECT_FALSE(primes(programs(with("nndd"), 0)));
+  EXPECT_FALSE(primes(programs(with("ndnd"), 0)));
+  EXPECT_FALSE(primes(programs(with("nddn"), 0)));
 }
 
 }  // namespace

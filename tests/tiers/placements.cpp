@@ -56,11 +56,15 @@ std::string placement_name(const Placement& placement) {
   name += placement.update_on_host ? "_host" : "_device";
   if (placement.late_update) name += "_late";
   if (placement.prefetch) name += fmt::format("_p{}", *placement.prefetch);
+  if (placement.recompute != "none") name += "_" + placement.recompute;
+  if (placement.vertical) name += "_vertical";
   return name;
 }
 
 LayoutJob placed(LayoutJob job, const Placement& placement,
                  const std::vector<std::string>& folders) {
+  if (placement.recompute != "none") job.recompute.policy = placement.recompute;
+  if (placement.vertical) job.microbatch_order = "vertical";
   job.tune = [placement, folders, before = job.tune](Config& config) {
     if (before) before(config);
     config.memory.nvme = folders;

@@ -35,10 +35,12 @@ struct Placement {
   bool update_on_host = false;
   bool late_update = false;
   std::optional<int64_t> prefetch = {};  // bytes
+  std::string recompute = "none";
+  bool vertical = false;
 
   bool uses(Tier tier) const;
 };
-/// "nhds_host_late_p98304".
+/// "nhds_host_late_p98304_full_vertical".
 std::string placement_name(const Placement& placement);
 
 /// `job` with the placement; `folders` are those of the cold tier.

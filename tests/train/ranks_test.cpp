@@ -216,6 +216,9 @@ TEST_F(Ranks, B66_EachThingIsRecordedOnce) {
     comm = comm || (op != nullptr && op->as_string() == "all_reduce");
   }
   EXPECT_TRUE(comm);
+  for (const char* other : {"1", "2"}) {
+    EXPECT_TRUE(fs::exists(path("run") + "/trace/step-2.rank-" + other + ".json"));
+  }
 }
 
 TEST_F(Ranks, ARunContinuesUnderAnotherLayout) {

@@ -1,13 +1,20 @@
 #include "weft/compile/offload_update.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <numeric>
 
 #include "weft/base/check.h"
+#include "weft/compile/late_update.h"
 #include "weft/ops/op_kind.h"
 
 namespace weft {
 namespace {
+
+std::string ahead_name(std::string_view state, int64_t begin) {
+  return fmt::format("{}{}{}", state, kAheadMark, begin);
+}
 
 size_t at(int32_t id) { return static_cast<size_t>(id); }
 
@@ -24,7 +31,16 @@ struct Piece {
   size_t update = 0;
   int64_t begin = 0;
   int64_t size = 0;
+  bool ahead = false;             // the run before has left it ready
   std::vector<ValueId> operands;  // once loaded
+};
+
+/// A piece of a state that lies ready where updates work.
+struct Ahead {
+  std::string name;
+  ValueId state = kNoValue;
+  int64_t begin = 0;
+  int64_t size = 0;
 };
 
 class UpdateStream {
@@ -43,6 +59,7 @@ class UpdateStream {
   void run() {
     collect();
     if (updates_.empty()) return;
+    if (is_late()) choose_ahead();
     std::vector<NodeId> order;
     const NodeId count = graph_.num_nodes();
     size_t next = 0;
@@ -53,6 +70,7 @@ class UpdateStream {
         order.push_back(id);
       }
     }
+    leave_ahead(order);
     graph_.substitute(full_replacement());
     graph_.reorder_nodes(order);
   }
@@ -94,6 +112,68 @@ class UpdateStream {
     }
   }
 
+  /// The update of the step before runs first, and the gradients of this one wait for the next.
+  bool is_late() const {
+    return std::any_of(graph_.states().begin(), graph_.states().end(), [](const State& state) {
+      return state.result != kNoValue && state.name.ends_with(kPendingSuffix);
+    });
+  }
+
+  /// Nothing hides the reading of the first pieces, so the run before does it.
+  void choose_ahead() {
+    int64_t bytes = 0;
+    for (Piece& piece : pieces_) {
+      const Update& update = updates_[piece.update];
+      int64_t more = 0;
+      for (size_t i = 0; i < update.tensors; ++i) {
+        const ValueId id = graph_.node(update.node).inputs[i];
+        if (may_wait(id)) more += piece.size * dtype_size(graph_.type(id).dtype);
+      }
+      bytes += more;
+      if (bytes > choice_.ahead_bytes) return;
+      piece.ahead = more > 0;
+    }
+  }
+
+  bool may_wait(ValueId id) const {
+    if (id == kNoValue) return false;
+    const Value& value = graph_.value(id);
+    return value.kind == ValueKind::state && value.tier == Tier::nvme &&
+           !value.name.ends_with(kPendingSuffix);
+  }
+
+  /// A state that holds the piece from one run to the next.
+  ValueId ahead_of(ValueId id, const Piece& piece) {
+    State state;
+    state.name = ahead_name(graph_.value(id).name, piece.begin);
+    state.role = StateRole::moment;
+    state.slot = "ahead";
+    state.type = {graph_.type(id).dtype, {piece.size}};
+    ahead_.push_back({state.name, id, piece.begin, piece.size});
+    const ValueId value = graph_.add_state(std::move(state));
+    graph_.set_home(ahead_.back().name, where_);
+    graph_.value(value).memory_class = MemoryClass::prefetch;
+    return value;
+  }
+
+  /// At the end of the program the pieces are read for the next run.
+  void leave_ahead(std::vector<NodeId>& order) {
+    for (const Ahead& entry : ahead_) {
+      graph_.set_scope(parameter_name(entry.name));
+      graph_.set_phase(Phase::update);
+      const ValueId loaded = load_range(current(entry.state), entry.begin, entry.size);
+      order.push_back(graph_.num_nodes() - 1);
+      graph_.set_state_result(entry.name, loaded);
+    }
+  }
+
+  ValueId load_range(ValueId value, int64_t begin, int64_t size) {
+    const Attrs range = {{"tier", static_cast<int64_t>(where_)}, {"begin", begin}, {"size", size}};
+    const ValueId loaded = graph_.add(OpKind::load, {value}, range);
+    graph_.value(loaded).memory_class = MemoryClass::prefetch;
+    return loaded;
+  }
+
   /// The pieces of an update stand where it stood; loads of later pieces, of whatever update, run
   /// ahead of them.
   void append_pieces(size_t update, std::vector<NodeId>& order) {
@@ -126,11 +206,8 @@ class UpdateStream {
     if (id == kNoValue) return kNoValue;
     const ValueId value = current(id);
     if (graph_.value(value).tier == where_) return value;
-    const Attrs range = {
-        {"tier", static_cast<int64_t>(where_)}, {"begin", piece.begin}, {"size", piece.size}};
-    const ValueId loaded = graph_.add(OpKind::load, {value}, range);
-    graph_.value(loaded).memory_class = MemoryClass::prefetch;
-    return loaded;
+    if (piece.ahead && may_wait(id)) return ahead_of(id, piece);
+    return load_range(value, piece.begin, piece.size);
   }
 
   /// Scalars are the same for all pieces.
@@ -241,6 +318,7 @@ class UpdateStream {
   std::map<ValueId, std::vector<ValueId>> copies_;
   std::vector<Update> updates_;
   std::vector<Piece> pieces_;
+  std::vector<Ahead> ahead_;
   size_t at_ = 0;      // pieces done
   size_t loaded_ = 0;  // pieces loaded
 };
@@ -248,5 +326,38 @@ class UpdateStream {
 }  // namespace
 
 void offload_updates(Graph& graph, const TierChoice& choice) { UpdateStream(graph, choice).run(); }
+
+std::optional<Graph> prime_ahead(const Graph& train) {
+  Graph prime;
+  std::map<std::string, ValueId> known;
+  const auto copy = [&](State state) {
+    const auto [found, fresh] = known.try_emplace(state.name, kNoValue);
+    if (!fresh) return found->second;
+    const MemoryClass memory_class = train.value(state.value).memory_class;
+    state.value = state.result = kNoValue;
+    found->second = prime.add_state(std::move(state));
+    prime.value(found->second).memory_class = memory_class;
+    return found->second;
+  };
+  for (const State& state : train.states()) {
+    const size_t cut = state.name.find(kAheadMark);
+    if (cut == std::string::npos) continue;
+    const State* source = train.find_state(state.name.substr(0, cut));
+    WEFT_CHECK(source != nullptr, "tiers", "state {} is a piece of nothing", state.name);
+    const ValueId from = copy(*source);
+    copy(state);
+    const int64_t begin = std::stoll(state.name.substr(cut + std::string_view(kAheadMark).size()));
+    prime.set_scope(parameter_name(state.name));
+    prime.set_phase(Phase::update);
+    const ValueId loaded = prime.add(OpKind::load, {from},
+                                     {{"tier", static_cast<int64_t>(state.home)},
+                                      {"begin", begin},
+                                      {"size", state.type.elements()}});
+    prime.value(loaded).memory_class = MemoryClass::prefetch;
+    prime.set_state_result(state.name, loaded);
+  }
+  if (known.empty()) return {};
+  return prime;
+}
 
 }  // namespace weft

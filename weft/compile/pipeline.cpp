@@ -28,6 +28,7 @@
 #include "weft/compile/default_shards.h"
 #include "weft/compile/late_update.h"
 #include "weft/compile/offload.h"
+#include "weft/compile/offload_update.h"
 #include "weft/compile/passes.h"
 #include "weft/compile/recompute.h"
 #include "weft/compile/step_graph.h"
@@ -53,6 +54,10 @@ constexpr int64_t kBucketBytes = int64_t{32} << 20;
 
 /// How often the split between host and disk is made again.
 constexpr int kHostTries = 6;
+
+/// Bytes of a tensor of an update piece where the usual ones do not fit into host memory.
+constexpr int64_t kLargestSmallPiece = int64_t{4} << 20;
+constexpr int64_t kLeastPiece = int64_t{64} << 10;
 
 /// About the matrices of half a layer.
 constexpr int32_t kGathersAhead = 4;
@@ -248,17 +253,21 @@ class Compiler {
     return plan;
   }
 
-  /// The plan of the lowered programs under the budgets.
+  /// The plan of the lowered programs under the budgets. Where host memory is too small for the
+  /// pieces that pass through it, smaller ones are tried before the plan is given up.
   Plan settle_tiers(int rank) {
-    TierBudgets budgets = tier_budgets(config_, local_ranks());
-    const PlanOptions for_plan = options_for(rank, budgets);
-    Plan plan = settle(budgets, for_plan);
-    // What passes through host memory is known only with the plan; then less may live there.
-    for (int i = 0; i < kHostTries && !plan.fits && budgets.host > 0; ++i) {
+    Plan plan = settle_host(rank, 0);
+    const auto over_host = [&] {
       const TierUse& host = plan.tiers[static_cast<size_t>(Tier::host)];
-      if (host.peak_bytes <= budgets.host) break;
-      budgets.host_reserve += (host.peak_bytes - budgets.host) * 17 / 16;
-      plan = settle(budgets, for_plan);
+      return host.budget > 0 && host.peak_bytes > host.budget;
+    };
+    if (config_.offload.prefetch) return plan;
+    for (int64_t piece = kLargestSmallPiece; piece >= kLeastPiece && over_host(); piece /= 4) {
+      Plan smaller = settle_host(rank, piece);
+      const auto bytes = [](const Plan& p) {
+        return p.tiers[static_cast<size_t>(Tier::host)].peak_bytes;
+      };
+      if (bytes(smaller) < bytes(plan)) plan = std::move(smaller);
     }
     return plan;
   }
@@ -348,6 +357,21 @@ class Compiler {
            !weights.fractions.empty() || !config_.offload.groups.empty();
   }
 
+  Plan settle_host(int rank, int64_t piece) {
+    TierBudgets budgets = tier_budgets(config_, local_ranks());
+    budgets.piece = piece;
+    const PlanOptions for_plan = options_for(rank, budgets);
+    Plan plan = settle(budgets, for_plan);
+    // What passes through host memory is known only with the plan; then less may live there.
+    for (int i = 0; i < kHostTries && !plan.fits && budgets.host > 0; ++i) {
+      const TierUse& host = plan.tiers[static_cast<size_t>(Tier::host)];
+      if (host.peak_bytes <= budgets.host) break;
+      budgets.host_reserve += (host.peak_bytes - budgets.host) * 17 / 16;
+      plan = settle(budgets, for_plan);
+    }
+    return plan;
+  }
+
   /// Moves states, gradients and activations off the device until the plan fits or nothing is left.
   Plan settle(const TierBudgets& budgets, const PlanOptions& for_plan) {
     TierPolicy policy(config_, programs_.front().graph, budgets);
@@ -366,7 +390,7 @@ class Compiler {
   Plan build(const TierChoice& choice, const PlanOptions& for_plan) {
     std::vector<ProgramInput> inputs;
     std::vector<Graph> graphs;
-    graphs.reserve(programs_.size() + 1);
+    graphs.reserve(programs_.size() + 2);
     const auto add = [&](const std::string& name, Graph graph) {
       graphs.push_back(std::move(graph));
       offload(graphs.back(), choice);
@@ -381,7 +405,12 @@ class Compiler {
       }
       Graph flush = delay_updates(graph);
       add(program.name, std::move(graph));
+      std::optional<Graph> prime = prime_ahead(graphs.back());
       add("flush", std::move(flush));
+      if (!prime) continue;
+      graphs.push_back(std::move(*prime));
+      pipeline_.check("prime", "tiers", graphs.back());
+      inputs.push_back({"prime", &graphs.back()});
     }
     return build_plan(inputs, support_, for_plan);
   }

@@ -34,9 +34,10 @@ struct CompileOptions {
 /// "positions.i" [B,S] i32; "segments.i" [B,S] i32 when documents are kept apart; "samples.i" [B]
 /// i64 when dropout > 0. Once per step: "step" [1] i64 (with dropout), "grad_scale" [1] (loss scale
 /// / valid labels of the global batch), "inv_scale" [1], "hyper" [3] (lr, 1 - beta1^t, 1 -
-/// beta2^t). Outputs: "loss.i" [1] sum of token losses, "norm" [1], "apply" [1] i32. Program
+/// beta2^t). Outputs: "loss.i" [1] sum of token losses, "norm" [1], "apply" [1] i32.
 /// With a late update (compile/late_update.h) "hyper" of "train" belongs to the waiting update, and
-/// program "flush" with input "hyper" runs it alone. Program
+/// program "flush" with input "hyper" runs it alone; program "prime", where there is one, runs
+/// before the first step and after "flush" or new values of states. Program
 /// "eval": "tokens", "labels", "positions", "segments"; output "loss". Program "logits": "tokens",
 /// "positions" [1,S], "last" [1] i32; output "logits". Scalars have the parameter dtype (f32; f64
 /// when compute is fp64).

@@ -16,6 +16,14 @@ constexpr const char* kClassNames[] = {"optimizer", "gradients", "activations", 
 /// Smaller values are not worth a transfer.
 constexpr int64_t kLeastBytes = 4096;
 
+/// What is smaller moves only when all that is larger has: a transfer of its own costs more than
+/// its bytes.
+constexpr int64_t kSmallBytes = int64_t{64} << 10;
+
+/// Of the first update pieces that a step leaves ready for the next: about the states of the
+/// embedding of a small model, which the first kernel waits for.
+constexpr int64_t kAheadBytes = int64_t{512} << 20;
+
 /// So many bytes of fp32 states are whole blocks of the cold tier as bf16 weights too.
 constexpr int64_t kChunkUnit = 8192;
 
@@ -186,11 +194,24 @@ void TierPolicy::settle_update(const Config& config) {
                                 [](const auto& home) { return home.second == Tier::nvme; });
   choice_.late_update = config.offload.late_update == "on" ||
                         (config.offload.late_update == "auto" && slow && choice_.update_on_host);
+  choice_.ahead_bytes = 0;
+  // A disk that has more to do in the passes than the states has no time to read ahead in.
+  const bool idle_disk =
+      choice_.gradients.empty() && choice_.activations.empty() &&
+      std::none_of(choice_.homes.begin(), choice_.homes.end(), [](const auto& home) {
+        return home.second == Tier::nvme && home.first.find('@') == std::string::npos;
+      });
+  if (choice_.late_update && choice_.update_on_host && idle_disk) {
+    choice_.ahead_bytes =
+        budgets_.host > 0 ? std::min(kAheadBytes, budgets_.host / 16) : kAheadBytes;
+  }
   if (config.offload.prefetch) {
     // Three states and a gradient per piece, pieces_ahead + 1 pieces at a time.
     const int64_t pieces = 4 * (choice_.pieces_ahead + 1);
     const int64_t bytes = std::min(*config.offload.prefetch / pieces, int64_t{256} << 20);
     choice_.chunk_bytes = std::max<int64_t>(1, bytes / kChunkUnit) * kChunkUnit;
+  } else if (budgets_.piece > 0) {
+    choice_.chunk_bytes = budgets_.piece;
   }
 }
 
@@ -201,23 +222,29 @@ bool TierPolicy::room(Tier tier, int64_t bytes) const {
   return budget == 0 || used_[static_cast<size_t>(tier)] + bytes + reserve <= budget;
 }
 
-bool TierPolicy::move_class(Class what, int64_t missing) {
+bool TierPolicy::move_class(Class what, int64_t missing, int64_t least) {
   std::vector<Item>& list = items(what);
   int64_t moved[kNumTiers] = {};
-  std::vector<Item> rest;
-  for (const Item& item : list) {
-    const int64_t done = moved[1] + moved[2];
+  // Largest first; the last one is the smallest that covers the rest.
+  for (size_t begin = 0; begin < list.size() && list[begin].bytes >= least;) {
+    const int64_t rest = missing - moved[1] - moved[2];
+    if (rest <= 0) break;
+    size_t next = begin;
+    while (next + 1 < list.size() && list[next + 1].bytes >= std::max(rest, least)) ++next;
+    while (next > begin && list[next - 1].bytes == list[next].bytes) --next;
+    const Item item = list[next];
     const Tier tier = room(Tier::host, item.bytes)   ? Tier::host
                       : room(Tier::nvme, item.bytes) ? Tier::nvme
                                                      : Tier::device;
-    if (done >= missing || tier == Tier::device) {
-      rest.push_back(item);
+    if (tier == Tier::device) {
+      // No larger one has room either.
+      begin = next + 1;
       continue;
     }
     put(what, item, tier);
     moved[static_cast<size_t>(tier)] += item.bytes;
+    list.erase(list.begin() + static_cast<std::ptrdiff_t>(next));
   }
-  list = std::move(rest);
   if (moved[1] + moved[2] == 0) return false;
   for (const Tier tier : {Tier::host, Tier::nvme}) {
     const int64_t bytes = moved[static_cast<size_t>(tier)];
@@ -235,11 +262,13 @@ bool TierPolicy::move_more(const Plan& plan) {
   const int64_t missing = device.peak_bytes - device.budget;
   // What moves least per byte saved goes first: states once a step, gradients and activations once
   // per micro-batch, weights twice per micro-batch.
-  for (const Class what :
-       {Class::optimizer, Class::gradients, Class::activations, Class::weights}) {
-    if (!move_class(what, missing)) continue;
-    settle_update(config_);
-    return true;
+  for (const int64_t least : {kSmallBytes, int64_t{0}}) {
+    for (const Class what :
+         {Class::optimizer, Class::gradients, Class::activations, Class::weights}) {
+      if (!move_class(what, missing, least)) continue;
+      settle_update(config_);
+      return true;
+    }
   }
   return false;
 }

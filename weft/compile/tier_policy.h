@@ -18,6 +18,7 @@ struct TierBudgets {
   int64_t host = 0;
   int64_t nvme = -1;
   int64_t host_reserve = 0;  // of `host`, for what is only passing through
+  int64_t piece = 0;         // most bytes of a tensor of an update piece; 0 = the usual
 };
 TierBudgets tier_budgets(const Config& config, int64_t ranks_per_node);
 
@@ -49,7 +50,8 @@ class TierPolicy {
   void settle_update(const Config& config);
   void put(Class what, const Item& item, Tier tier);
   bool room(Tier tier, int64_t bytes) const;
-  bool move_class(Class what, int64_t missing);
+  /// Moves items of at least `least` bytes until `missing` bytes have moved.
+  bool move_class(Class what, int64_t missing, int64_t least);
   std::vector<Item>& items(Class what) { return items_[static_cast<size_t>(what)]; }
 
   const Config& config_;

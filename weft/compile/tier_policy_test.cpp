@@ -78,6 +78,38 @@ TEST_F(Policy, ClassesMoveInTheOrderOfTheirTraffic) {
   EXPECT_EQ(tiers.reasons().size(), 5u);
 }
 
+TEST_F(Policy, TheLastOneThatMovesIsTheSmallestThatCoversTheRest) {
+  config_.model.hidden_size = 256;
+  config_.model.intermediate_size = 640;
+  config_.model.vocab_size = 2048;
+  // Masters and moments: the head and the embedding 2 MiB each, matrices of the MLP 640 KiB, of the
+  // attention 256 and 128 KiB; norms are small.
+  const auto moved = [&](int64_t missing) {
+    TierPolicy tiers = policy({});
+    EXPECT_TRUE(tiers.move_more(short_of(missing)));
+    return tiers.reasons().at(0);
+  };
+  EXPECT_TRUE(moved(100 << 10).starts_with("131072 bytes of optimizer")) << moved(100 << 10);
+  EXPECT_TRUE(moved(200 << 10).starts_with("262144 bytes of optimizer")) << moved(200 << 10);
+  EXPECT_TRUE(moved((2 << 20) + 4).starts_with("2228224 bytes of optimizer"))
+      << moved((2 << 20) + 4);
+}
+
+TEST_F(Policy, WhatIsSmallMovesBehindEverythingElse) {
+  config_.model.hidden_size = 256;
+  TierPolicy tiers = policy({});
+  const auto small = [&] {
+    return tiers.choice().homes.contains("model.norm.weight@master") ||
+           tiers.choice().homes.contains("model.norm.weight@m");
+  };
+  for (int i = 0; i < 4; ++i) {
+    ASSERT_TRUE(tiers.move_more(short_of(1 << 30)));
+    EXPECT_FALSE(small()) << tiers.reasons().back();
+  }
+  ASSERT_TRUE(tiers.move_more(short_of(1 << 30)));
+  EXPECT_TRUE(small());
+}
+
 TEST_F(Policy, HostMemoryFillsBeforeTheDisk) {
   TierPolicy tiers = policy({.host = 60'000, .nvme = 0});
   ASSERT_TRUE(tiers.move_more(short_of(1 << 30)));

@@ -2,6 +2,7 @@
 #include <array>
 
 #include "weft/plan/passes.h"
+#include "weft/plan/timeline.h"
 
 namespace weft {
 namespace {
@@ -46,6 +47,22 @@ double step_seconds(const PlanStep& step, const MachineSpec& machine) {
   return std::max(math, memory) + machine.step_overhead;
 }
 
+std::vector<StepSpan> predict_timeline(const PlanProgram& program, const MachineSpec& machine) {
+  std::array<double, kNumLanes> lane_free{};
+  std::vector<StepSpan> spans;
+  spans.reserve(program.steps.size());
+  for (const PlanStep& step : program.steps) {
+    double& free = lane_free[static_cast<size_t>(step.lane)];
+    double begin = free;
+    for (const int32_t wait : step.waits) {
+      begin = std::max(begin, spans[static_cast<size_t>(wait)].end);
+    }
+    free = begin + step_seconds(step, machine);
+    spans.push_back({begin, free});
+  }
+  return spans;
+}
+
 void predict_time(const PlanOptions& options, Plan& plan) {
   for (PlanProgram& program : plan.programs) {
     program.flops = 0;
@@ -63,23 +80,13 @@ void predict_time(const PlanOptions& options, Plan& plan) {
   double update = 0;
   double recompute = 0;
   std::array<double, 9> matmul_flops{};  // by dtype: MFU is relative to the one used most
-  std::array<double, kNumLanes> lane_free{};
-  std::vector<double> finished(program.steps.size(), 0.0);
+  const std::vector<StepSpan> spans = predict_timeline(program, options.machine);
   for (size_t i = 0; i < program.steps.size(); ++i) {
     const PlanStep& step = program.steps[i];
-    const double seconds = step_seconds(step, options.machine);
-    double& free = lane_free[static_cast<size_t>(step.lane)];
-    double start = free;
-    for (const int32_t wait : step.waits) {
-      start = std::max(start, finished[static_cast<size_t>(wait)]);
-    }
-    if (step.lane == Lane::compute) {
-      busy += seconds;
-    }
-    free = start + seconds;
-    finished[i] = free;
-    total = std::max(total, free);
+    total = std::max(total, spans[i].end);
     if (step.lane != Lane::compute) continue;
+    const double seconds = step_seconds(step, options.machine);
+    busy += seconds;
     if (step.recomputed) recompute += seconds;
     if (step.phase == Phase::update || step.phase == Phase::verdict) update += seconds;
     if (op_def(step.op).matmul_like) {

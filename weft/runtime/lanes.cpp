@@ -203,6 +203,7 @@ void LaneExecutor::run_cold_lane(Lane lane) {
   size_t count = 0;
   const BoundStep* current = nullptr;
   double busy_since = 0;
+  double last_end = 0;
   const auto finish_oldest = [&] {
     const Under oldest = under[first];
     first = (first + 1) % under.size();
@@ -212,9 +213,12 @@ void LaneExecutor::run_cold_lane(Lane lane) {
     const double end = now_us();
     if (count == 0) state.busy_ms += (end - busy_since) * 1e-3;
     if (trace_ != nullptr) {
-      (*trace_)[static_cast<size_t>(oldest.step->index)] = {
-          oldest.step->index, lane, oldest.begin - start_us_, end - start_us_};
+      // Transfers under way together share the lane: each gets the time in which it was the oldest.
+      const double begin = std::max(oldest.begin, last_end);
+      (*trace_)[static_cast<size_t>(oldest.step->index)] = {oldest.step->index, lane,
+                                                            begin - start_us_, end - start_us_};
     }
+    last_end = end;
     publish(state, oldest.step->index);
   };
   try {

@@ -1,7 +1,5 @@
 #include "weft/train/job.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <filesystem>
 
@@ -63,6 +61,7 @@ std::unique_ptr<Job> plan_on_ranks(Config config, const CompileOptions& options,
                                    Communicator& ranks) {
   std::unique_ptr<Job> owner;
   config.device.threads = agree_threads(config.device, ranks);
+  config.memory.host = agree_host_budget(config, ranks);
   on_all_ranks(ranks, Blame::rank, [&] {
     owner = std::make_unique<Job>(plan_job(std::move(config), options));
     Job& job = *owner;
@@ -115,16 +114,8 @@ Job plan_job(Config config, const CompileOptions& options) {
 
 namespace {
 
-/// The folders of the cold tier; files are told apart by process and rank.
-ColdOptions cold_options(const Config& config) {
-  ColdOptions options;
-  options.folders = config.memory.nvme;
-  options.run = fmt::format("run-{}", getpid());
-  return options;
-}
-
-std::unique_ptr<Session> make_session(const Job& job, Communicator* ranks) {
-  const ColdOptions cold = cold_options(job.config);
+std::unique_ptr<Session> make_session(const Job& job, Communicator* ranks,
+                                      const ColdOptions& cold) {
   return std::make_unique<Session>(job.plan, *job.backend, ranks,
                                    cold.folders.empty() ? nullptr : &cold);
 }
@@ -141,14 +132,16 @@ ClusterPlan plan_cluster(const Job& job, const CompileOptions& options) {
 std::unique_ptr<Job> open_job(Config config, const CompileOptions& options) {
   const std::unique_ptr<Communicator> alone = make_fake_communicator(0, 1);
   std::unique_ptr<Job> job = plan_on_ranks(std::move(config), options, *alone);
-  job->session = make_session(*job, nullptr);
+  job->session = make_session(*job, nullptr, settle_cold(job->config, job->plan, {}, *alone));
   return job;
 }
 
-std::unique_ptr<Job> open_job(Config config, CompileOptions options, Communicator& ranks) {
+std::unique_ptr<Job> open_job(Config config, CompileOptions options, Communicator& ranks,
+                              const ColdSetup& cold) {
   options.rank = ranks.rank();
   std::unique_ptr<Job> job = plan_on_ranks(std::move(config), options, ranks);
-  job->session = make_session(*job, &ranks);
+  const ColdOptions settled = settle_cold(job->config, job->plan, cold, ranks);
+  job->session = make_session(*job, &ranks, settled);
   return job;
 }
 

@@ -14,6 +14,7 @@
 #include "weft/data/tokenizer.h"
 #include "weft/io/file.h"
 #include "weft/runtime/session.h"
+#include "weft/train/cold_setup.h"
 
 namespace weft {
 
@@ -41,7 +42,8 @@ ClusterPlan plan_cluster(const Job& job, const CompileOptions& options);
 /// session. For a configuration of one rank.
 std::unique_ptr<Job> open_job(Config config, const CompileOptions& options);
 /// Same for the part of one rank; called by all ranks. `ranks` must outlive the job.
-std::unique_ptr<Job> open_job(Config config, CompileOptions options, Communicator& ranks);
+std::unique_ptr<Job> open_job(Config config, CompileOptions options, Communicator& ranks,
+                              const ColdSetup& cold = {});
 
 /// Programs that `train` compiles: the step, and the evaluation when there is validation data.
 CompileOptions training_programs(const Config& config);

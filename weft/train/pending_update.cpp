@@ -10,8 +10,13 @@ namespace weft {
 
 PendingUpdate::PendingUpdate(Session& session) : session_(session) {
   const Plan& plan = session.plan();
-  late_ = std::any_of(plan.programs.begin(), plan.programs.end(),
-                      [](const PlanProgram& program) { return program.name == "flush"; });
+  const auto has = [&](std::string_view name) {
+    return std::any_of(plan.programs.begin(), plan.programs.end(),
+                       [&](const PlanProgram& program) { return program.name == name; });
+  };
+  late_ = has("flush");
+  reads_ahead_ = has("prime");
+  primed_ = !reads_ahead_;
   for (size_t i = 0; i < plan.states.size(); ++i) {
     const PlanState& state = plan.states[i];
     if (!state.name.ends_with(kPendingSuffix)) continue;
@@ -24,12 +29,15 @@ void PendingUpdate::feed(const std::vector<double>& hyper) {
   feed_scalars(session_, "train", "hyper", late_ ? hyper_ : hyper);
   hyper_ = hyper;
   waits_ = true;
+  if (!primed_) session_.run("prime");
+  primed_ = true;
 }
 
 void PendingUpdate::flush() {
   if (!late_ || !waits_) return;
   feed_scalars(session_, "flush", "hyper", hyper_);
   session_.run("flush");
+  primed_ = !reads_ahead_;
   clear_verdict();
   waits_ = false;
 }

@@ -13,7 +13,8 @@ class PendingUpdate {
   /// Nothing waits: the states of a waiting update are cleared. `session` must outlive this.
   explicit PendingUpdate(Session& session);
 
-  /// Writes input "hyper" of the next run of "train", whose own update has `hyper`.
+  /// Prepares the next run of "train", whose own update has `hyper`: writes input "hyper" and has
+  /// the first pieces of the waiting update ready.
   void feed(const std::vector<double>& hyper);
   /// Applies what waits, so that the states are those after the last step. Called before anything
   /// reads them.
@@ -24,6 +25,8 @@ class PendingUpdate {
 
   Session& session_;
   bool late_ = false;
+  bool reads_ahead_ = false;  // the plan has a program "prime"
+  bool primed_ = false;       // the first update pieces lie ready
   bool waits_ = false;
   std::vector<double> hyper_ = {0.0, 1.0, 1.0};  // of the update that waits
 };

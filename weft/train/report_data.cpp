@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <iterator>
 #include <limits>
 #include <map>
 #include <set>
@@ -158,10 +159,16 @@ struct Span {
 class TimelineReader {
  public:
   explicit TimelineReader(const Json::Array& events) {
-    rank_ = std::numeric_limits<int64_t>::max();
-    for (const Json& event : events) rank_ = std::min(rank_, event.at("pid").as_int());
+    std::set<int64_t> processes;
+    for (const Json& event : events) processes.insert(event.at("pid").as_int());
+    if (processes.empty()) return;
+    // The rank, and behind it the rank as it was planned.
+    rank_ = *processes.begin();
+    const int64_t planned = processes.size() > 1 ? *std::next(processes.begin()) : -1;
     for (const Json& event : events) {
-      if (event.at("pid").as_int() == rank_) add(event);
+      const int64_t process = event.at("pid").as_int();
+      if (process == rank_) add(event);
+      if (process == planned) add_planned(event);
     }
   }
 
@@ -191,6 +198,7 @@ class TimelineReader {
                          {"phases", phases_.json()},
                          {"lanes", std::move(lanes)},
                          {"by_op", by_op()},
+                         {"by_lane", by_lane()},
                          {"left_out", left_out}});
   }
 
@@ -216,6 +224,29 @@ class TimelineReader {
       total += length;
       ++count;
     }
+  }
+
+  void add_planned(const Json& event) {
+    const Json* args = event.find("args");
+    if (event.at("ph").as_string() != "X" || args == nullptr || !args->contains("op")) return;
+    planned_[event.at("tid").as_int()] += event.at("dur").as_double();
+  }
+
+  /// Lane, microseconds it worked, microseconds planned (null when the trace has no plan).
+  Json by_lane() const {
+    Json json = Json::array();
+    for (const auto& [thread, spans] : spans_) {
+      if (lane_names_.at(thread) == "phases") continue;
+      double busy = 0;
+      for (const Span& span : spans) busy += span.length;
+      const auto planned = planned_.find(thread);
+      json.push(
+          Json::array()
+              .push(lane_names_.at(thread))
+              .push(rounded(busy))
+              .push(planned == planned_.end() ? Json(nullptr) : Json(rounded(planned->second))));
+    }
+    return json;
   }
 
   /// Length of the shortest event that still has room.
@@ -245,6 +276,7 @@ class TimelineReader {
   Names names_, phases_;
   std::map<int64_t, std::string> lane_names_;
   std::map<int64_t, std::vector<Span>> spans_;
+  std::map<int64_t, double> planned_;  // by lane
   std::map<std::string, std::pair<double, int64_t>> ops_;
 };
 

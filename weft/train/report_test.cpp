@@ -181,6 +181,21 @@ TEST(ReportData, TimelineKeepsLanesAndSumsOperators) {
   EXPECT_EQ(json.at("names").as_array()[3].as_string(), "matmul c");
   EXPECT_EQ(json.at("phases").as_array()[0].as_string(), "forward");
   EXPECT_EQ(json.at("left_out").as_int(), 0);
+  EXPECT_EQ(json.at("by_lane").dump(), R"([["compute",30.0,null]])");
+}
+
+TEST(ReportData, LanesStandBesideTheirPlan) {
+  Json trace = parse_json(kTrace, "trace");
+  Json events = trace.at("traceEvents");
+  for (const double length : {4.0, 3.0}) {
+    Json planned = events.as_array()[3];
+    planned.set("pid", 1).set("dur", length);
+    events.push(std::move(planned));
+  }
+  trace.set("traceEvents", std::move(events));
+  const Json json = timeline_json(trace, 10, "step-10.json");
+  EXPECT_EQ(json.at("by_lane").dump(), R"([["compute",30.0,7.0]])");
+  EXPECT_EQ(json.at("lanes").as_array().size(), 2u);
 }
 
 }  // namespace

@@ -1,5 +1,7 @@
 #include "weft/train/reporter.h"
 
+#include <algorithm>
+
 #include "weft/base/log.h"
 #include "weft/optim/optimizer.h"
 #include "weft/train/ranks.h"
@@ -68,8 +70,10 @@ void RunReporter::step(const StepRecord& record) {
   progress_->step(record);
 }
 
-void RunReporter::trace(int64_t step, const std::vector<TraceEvent>& events) {
-  if (speaks_) write_trace(paths_.trace(), step, job_->plan, "train", events);
+void RunReporter::trace(const Job& job, int64_t step, const std::vector<TraceEvent>& events) const {
+  const MachineSpec machine =
+      default_cpu_machine(static_cast<int>(std::max<int64_t>(1, job.config.device.threads)));
+  write_trace(paths_.trace(), step, {job.plan, "train", events}, machine);
 }
 
 void RunReporter::eval(const EvalRecord& record) {

@@ -32,7 +32,8 @@ class RunReporter {
   /// What goes on between steps; "" = training.
   void phase(std::string_view text);
   void step(const StepRecord& record);
-  void trace(int64_t step, const std::vector<TraceEvent>& events);
+  /// On every rank, which writes a file of its own.
+  void trace(const Job& job, int64_t step, const std::vector<TraceEvent>& events) const;
   void eval(const EvalRecord& record);
   void saved(int64_t step, const std::string& path);
   /// Logs and records the finding and runs the alarm command.

@@ -18,6 +18,7 @@ struct RunPaths {
   std::string plan_json() const { return folder + "/plan.json"; }
   std::string plan_text() const { return folder + "/plan.txt"; }
   std::string metrics() const { return folder + "/metrics.jsonl"; }
+  std::string cold() const { return folder + "/cold.json"; }
   std::string log() const { return folder + "/log.txt"; }
   std::string checkpoints() const { return folder + "/checkpoints"; }
   std::string tensorboard() const { return folder + "/tensorboard"; }

@@ -6,43 +6,24 @@
 
 #include <algorithm>
 #include <climits>
-#include <fstream>
 #include <map>
 
 #include "weft/base/check.h"
 #include "weft/base/json.h"
+#include "weft/base/log.h"
 #include "weft/train/agree.h"
+#include "weft/train/host_room.h"
 
 namespace weft {
 namespace {
+
+/// Of the free memory of a machine, what memory.host = auto may use together with the devices.
+constexpr double kHostShare = 0.9;
 
 std::string host_name() {
   char name[HOST_NAME_MAX + 1] = {};
   gethostname(name, sizeof(name) - 1);
   return name;
-}
-
-/// First number after `key` in /proc/meminfo, in bytes; 0 when unknown.
-int64_t meminfo_bytes(const std::string& key) {
-  std::ifstream file("/proc/meminfo");
-  std::string name;
-  int64_t kilobytes = 0;
-  std::string unit;
-  while (file >> name >> kilobytes) {
-    std::getline(file, unit);
-    if (name == key) return kilobytes * 1024;
-  }
-  return 0;
-}
-
-/// Room left under the memory limit of this control group; a huge number without one.
-int64_t cgroup_room() {
-  std::ifstream limit_file("/sys/fs/cgroup/memory.max");
-  std::ifstream used_file("/sys/fs/cgroup/memory.current");
-  int64_t limit = 0;
-  int64_t used = 0;
-  if (!(limit_file >> limit) || !(used_file >> used)) return INT64_MAX;
-  return std::max<int64_t>(0, limit - used);
 }
 
 /// Share of the least lucky rank: cores that several ranks of a host may use count in part.
@@ -70,34 +51,46 @@ std::vector<Json> parse_all(const std::vector<std::string>& messages) {
   return result;
 }
 
-struct MemoryOfHost {
+/// Ranks that share a limit, what they need together and what it leaves.
+struct Shared {
   int64_t ranks = 0;
   int64_t need = 0;
-  int64_t room = INT64_MAX;
+  HostRoom room;
+
+  void add(const Json& rank, const char* which) {
+    ++ranks;
+    need += rank.at("need").as_int();
+    const Json& own = rank.at(which);
+    room.tighten({own.at("bytes").as_int(), own.at("limit").as_string()});
+  }
 };
 
-/// Throws when the plans of the ranks of one host need more than is free there. `table` shows what
-/// one rank needs it for.
+Json room_json(const HostRoom& room) {
+  return Json::object({{"bytes", room.bytes}, {"limit", room.limit}});
+}
+
+/// Throws when the plans of the ranks of one host, or of one process, need more than it may take.
+/// `table` shows what one rank needs it for.
 void check_hosts(const std::vector<Json>& ranks, const std::string& table) {
-  std::map<std::string, MemoryOfHost> hosts;
+  std::map<std::string, Shared> shared;
   for (const Json& rank : ranks) {
-    MemoryOfHost& host = hosts[rank.at("host").as_string()];
-    ++host.ranks;
-    host.need += rank.at("need").as_int();
-    host.room = std::min(host.room, rank.at("room").as_int());
+    const std::string& host = rank.at("host").as_string();
+    shared[host].add(rank, "machine");
+    shared[fmt::format("{}, process {}", host, rank.at("process").as_int())].add(rank, "own");
   }
-  for (const auto& [name, host] : hosts) {
-    if (host.need <= host.room) continue;
-    const std::string who = ranks.size() == 1
-                                ? "the plan needs"
-                                : fmt::format("the plans of {} ranks on {} need", host.ranks, name);
-    throw ResourceError(
-        "memory", fmt::format("{} {} bytes ({:.1f} GiB), this machine has {} free "
-                              "({:.1f} GiB), {:.1f} GiB short; try a smaller "
-                              "train.micro_batch\n{}",
-                              who, host.need, static_cast<double>(host.need) / 0x1p30, host.room,
-                              static_cast<double>(host.room) / 0x1p30,
-                              static_cast<double>(host.need - host.room) / 0x1p30, table));
+  for (const auto& [name, entry] : shared) {
+    const int64_t room = entry.room.bytes;
+    if (entry.need <= room) continue;
+    const std::string who =
+        ranks.size() == 1 ? "the plan needs"
+                          : fmt::format("the plans of {} ranks on {} need", entry.ranks, name);
+    throw ResourceError("memory",
+                        fmt::format("{} {} bytes ({:.1f} GiB), this machine has {} free "
+                                    "({:.1f} GiB, {}), {:.1f} GiB short; try a smaller "
+                                    "train.micro_batch\n{}",
+                                    who, entry.need, static_cast<double>(entry.need) / 0x1p30, room,
+                                    static_cast<double>(room) / 0x1p30, entry.room.limit,
+                                    static_cast<double>(entry.need - room) / 0x1p30, table));
   }
 }
 
@@ -136,17 +129,54 @@ int planned_threads(const DeviceConfig& device, int world, const Launch& launch)
 }
 
 void require_memory(const Plan& plan, Communicator& ranks) {
-  const int64_t available = meminfo_bytes("MemAvailable:");
-  const int64_t room = available == 0 ? INT64_MAX : std::min(available, cgroup_room());
   // The arena that plays the device is host memory too.
   const int64_t need = plan.tiers[static_cast<size_t>(Tier::device)].peak_bytes +
                        plan.tiers[static_cast<size_t>(Tier::host)].peak_bytes;
-  const std::string message =
-      Json::object({{"host", host_name()}, {"need", need}, {"room", room}}).dump();
+  const std::string message = Json::object({{"host", host_name()},
+                                            {"process", static_cast<int64_t>(::getpid())},
+                                            {"need", need},
+                                            {"machine", room_json(machine_room())},
+                                            {"own", room_json(process_room())}})
+                                  .dump();
   ask_first_rank(ranks, message, [&](const std::vector<std::string>& messages) {
     check_hosts(parse_all(messages), plan_text(plan));
     return std::string();
   });
+}
+
+std::optional<int64_t> agree_host_budget(const Config& config, Communicator& ranks) {
+  const MemoryConfig& memory = config.memory;
+  if (memory.host || !memory.device || memory.nvme.empty()) return memory.host;
+  const std::string message =
+      Json::object(
+          {{"host", host_name()}, {"need", *memory.device}, {"machine", room_json(machine_room())}})
+          .dump();
+  const std::string answer =
+      ask_first_rank(ranks, message, [](const std::vector<std::string>& messages) {
+        std::map<std::string, Shared> hosts;
+        for (const Json& rank : parse_all(messages)) {
+          hosts[rank.at("host").as_string()].add(rank, "machine");
+        }
+        Json least;
+        int64_t smallest = INT64_MAX;
+        for (const auto& [name, host] : hosts) {
+          const int64_t budget =
+              static_cast<int64_t>(kHostShare * static_cast<double>(host.room.bytes)) - host.need;
+          if (budget >= smallest) continue;
+          smallest = budget;
+          least = Json::object({{"budget", std::max<int64_t>(1, budget)},
+                                {"room", host.room.bytes},
+                                {"limit", host.room.limit}});
+        }
+        return least.dump();
+      });
+  const Json least = parse_json(answer, "memory.host");
+  const int64_t budget = least.at("budget").as_int();
+  if (ranks.rank() == 0) {
+    log_info("memory.host = auto: {} bytes, {:.0f} % of {} bytes ({}) less what plays the devices",
+             budget, 100 * kHostShare, least.at("room").as_int(), least.at("limit").as_string());
+  }
+  return budget;
 }
 
 }  // namespace weft

@@ -1,6 +1,8 @@
 // What the ranks of one machine share: its cores and its memory.
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "weft/comm/launch.h"
@@ -19,8 +21,14 @@ int agree_threads(const DeviceConfig& device, Communicator& ranks);
 /// has put here.
 int planned_threads(const DeviceConfig& device, int world, const Launch& launch);
 
-/// Refuses plans that together do not fit into the free memory of a machine (ResourceError on all
-/// ranks, with the numbers of the first such machine). Called by all ranks, before they allocate.
+/// Refuses plans that together do not fit into the free memory of a machine, its control group or
+/// the limits of a process (ResourceError on all ranks, with the numbers of the first such
+/// machine). Called by all ranks, before they allocate.
 void require_memory(const Plan& plan, Communicator& ranks);
+
+/// memory.host, or for "auto" with a limited device and a cold tier behind it: what the tightest
+/// machine may give, so that the rest goes to NVMe instead of being refused. Unset = no limit.
+/// Called by all ranks.
+std::optional<int64_t> agree_host_budget(const Config& config, Communicator& ranks);
 
 }  // namespace weft

@@ -10,6 +10,7 @@
 
 #include "weft/base/error.h"
 #include "weft/io/file.h"
+#include "weft/plan/timeline.h"
 
 namespace weft {
 namespace {
@@ -37,16 +38,21 @@ class TraceBuilder {
  public:
   TraceBuilder(const Plan& plan, const PlanProgram& program) : plan_(plan), program_(program) {}
 
-  Json build(std::span<const TraceEvent> events) {
+  /// Adds the steps as a process of their own.
+  void add_process(int64_t id, std::string name, std::span<const TraceEvent> events) {
+    process_ = id;
     std::vector<TraceEvent> sorted(events.begin(), events.end());
     std::stable_sort(sorted.begin(), sorted.end(), [](const TraceEvent& a, const TraceEvent& b) {
       return a.begin_us < b.begin_us;
     });
     index(sorted);
-    add_metadata(sorted);
+    add_metadata(std::move(name), sorted);
     add_phases(sorted);
     for (const TraceEvent& event : sorted) add_step(event);
     for (const TraceEvent& event : sorted) add_waits(event);
+  }
+
+  Json take() {
     Json json = Json::object({{"displayTimeUnit", "ms"}});
     json.set("otherData", Json::object({{"program", program_.name},
                                         {"rank", plan_.rank},
@@ -81,7 +87,7 @@ class TraceBuilder {
   }
 
   Json base(const char* kind, int thread) const {
-    return Json::object({{"ph", kind}, {"pid", plan_.rank}, {"tid", thread}});
+    return Json::object({{"ph", kind}, {"pid", process_}, {"tid", thread}});
   }
 
   void add_name(const char* what, int thread, std::string text) {
@@ -91,8 +97,8 @@ class TraceBuilder {
     out_.push(std::move(json));
   }
 
-  void add_metadata(const std::vector<TraceEvent>& events) {
-    add_name("process_name", 0, fmt::format("rank {}", plan_.rank));
+  void add_metadata(std::string name, const std::vector<TraceEvent>& events) {
+    add_name("process_name", 0, std::move(name));
     std::set<int> threads = {kPhasesThread};
     for (const TraceEvent& event : events) threads.insert(thread_of(event.lane));
     for (int thread : threads) {
@@ -171,23 +177,42 @@ class TraceBuilder {
 
   const Plan& plan_;
   const PlanProgram& program_;
+  int64_t process_ = 0;
   std::vector<std::optional<TraceEvent>> by_step_;
   int64_t num_arrows_ = 0;
   Json out_ = Json::array();
 };
 
-}  // namespace
-
-Json trace_json(const Plan& plan, std::string_view program, std::span<const TraceEvent> events) {
-  return TraceBuilder(plan, plan.program(program)).build(events);
+std::vector<TraceEvent> planned_events(const PlanProgram& program, const MachineSpec& machine) {
+  const std::vector<StepSpan> spans = predict_timeline(program, machine);
+  std::vector<TraceEvent> events;
+  for (size_t i = 0; i < spans.size(); ++i) {
+    events.push_back(
+        {static_cast<int32_t>(i), program.steps[i].lane, spans[i].begin * 1e6, spans[i].end * 1e6});
+  }
+  return events;
 }
 
-void write_trace(const std::string& folder, int64_t step, const Plan& plan,
-                 std::string_view program, std::span<const TraceEvent> events) {
+}  // namespace
+
+Json trace_json(const Trace& trace, const MachineSpec& machine) {
+  const Plan& plan = trace.plan;
+  const PlanProgram& program = plan.program(trace.program);
+  TraceBuilder builder(plan, program);
+  builder.add_process(plan.rank, fmt::format("rank {}", plan.rank), trace.events);
+  builder.add_process(int64_t{plan.world} + plan.rank, fmt::format("rank {}, planned", plan.rank),
+                      planned_events(program, machine));
+  return builder.take();
+}
+
+void write_trace(const std::string& folder, int64_t step, const Trace& trace,
+                 const MachineSpec& machine) {
   FileSystem& files = posix_files();
   files.make_folders(folder);
-  files.write_text(join_path(folder, fmt::format("step-{}.json", step)),
-                   trace_json(plan, program, events).dump() + "\n");
+  const int32_t rank = trace.plan.rank;
+  const std::string name = rank == 0 ? fmt::format("step-{}.json", step)
+                                     : fmt::format("step-{}.rank-{}.json", step, rank);
+  files.write_text(join_path(folder, name), trace_json(trace, machine).dump() + "\n");
 }
 
 }  // namespace weft

@@ -49,16 +49,24 @@ std::vector<TraceEvent> example_events() {
           {4, Lane::compute, 21, 22}};
 }
 
-std::vector<Json> of_kind(const Json& trace, std::string_view kind) {
+const MachineSpec kMachine{.step_overhead = 0};
+
+Json measured(const std::vector<TraceEvent>& events) {
+  return trace_json({example_plan(), "train", events}, kMachine);
+}
+
+/// Events of the rank as it ran, or with `process` 7 as it was planned.
+std::vector<Json> of_kind(const Json& trace, std::string_view kind, int64_t process = 3) {
   std::vector<Json> found;
   for (const Json& event : trace.at("traceEvents").as_array()) {
-    if (event.at("ph").as_string() == kind) found.push_back(event);
+    const bool wanted = event.at("pid").as_int() == process;
+    if (wanted && event.at("ph").as_string() == kind) found.push_back(event);
   }
   return found;
 }
 
 TEST(TraceFile, OneThreadPerLaneNamedByIt) {
-  const Json trace = trace_json(example_plan(), "train", example_events());
+  const Json trace = measured(example_events());
   std::map<int64_t, std::string> threads;
   for (const Json& event : of_kind(trace, "M")) {
     EXPECT_EQ(event.at("pid").as_int(), 3);
@@ -71,7 +79,7 @@ TEST(TraceFile, OneThreadPerLaneNamedByIt) {
 }
 
 TEST(TraceFile, StepsAreNamedByOperatorAndScope) {
-  const Json trace = trace_json(example_plan(), "train", example_events());
+  const Json trace = measured(example_events());
   std::vector<std::string> names;
   for (const Json& event : of_kind(trace, "X")) {
     if (event.at("tid").as_int() != 0) names.push_back(event.at("name").as_string());
@@ -81,7 +89,7 @@ TEST(TraceFile, StepsAreNamedByOperatorAndScope) {
 }
 
 TEST(TraceFile, EventsOfAThreadNeverOverlap) {
-  const Json trace = trace_json(example_plan(), "train", example_events());
+  const Json trace = measured(example_events());
   std::map<int64_t, double> ends;
   for (const Json& event : of_kind(trace, "X")) {
     double& end = ends[event.at("tid").as_int()];
@@ -93,7 +101,7 @@ TEST(TraceFile, EventsOfAThreadNeverOverlap) {
 }
 
 TEST(TraceFile, PhasesCoverTheStepsOfTheComputeLane) {
-  const Json trace = trace_json(example_plan(), "train", example_events());
+  const Json trace = measured(example_events());
   std::vector<std::string> names;
   std::vector<double> begins, lengths;
   for (const Json& event : of_kind(trace, "X")) {
@@ -108,7 +116,7 @@ TEST(TraceFile, PhasesCoverTheStepsOfTheComputeLane) {
 }
 
 TEST(TraceFile, WaitsBetweenLanesBecomeArrows) {
-  const Json trace = trace_json(example_plan(), "train", example_events());
+  const Json trace = measured(example_events());
   const std::vector<Json> from = of_kind(trace, "s"), to = of_kind(trace, "f");
   ASSERT_EQ(from.size(), 1u);
   ASSERT_EQ(to.size(), 1u);
@@ -119,22 +127,36 @@ TEST(TraceFile, WaitsBetweenLanesBecomeArrows) {
   EXPECT_EQ(to[0].at("bp").as_string(), "e");
 }
 
+TEST(TraceFile, ThePlanStandsBesideIt) {
+  Plan plan = example_plan();
+  std::vector<PlanStep>& steps = plan.programs[0].steps;
+  steps[0].cost.bytes = 5e3;   // of 5e9 per second
+  steps[1].cost.bytes = 20e3;  // of 10e9 per second, once step 0 has ended
+  steps[2].cost.bytes = 10e3;
+  const Json trace = trace_json({plan, "train", example_events()}, kMachine);
+  EXPECT_EQ(of_kind(trace, "M", 7)[0].at("args").at("name").as_string(), "rank 3, planned");
+  std::vector<std::vector<double>> spans;
+  for (const Json& event : of_kind(trace, "X", 7)) {
+    if (event.at("tid").as_int() == 0) continue;
+    spans.push_back({event.at("ts").as_double(), event.at("dur").as_double()});
+  }
+  EXPECT_EQ(spans, (std::vector<std::vector<double>>{{0, 1}, {1, 2}, {3, 1}, {4, 0}, {4, 0}}));
+}
+
 TEST(TraceFile, OverlapOnALaneIsABug) {
   std::vector<TraceEvent> events = example_events();
   events[2].begin_us = 5;
-  EXPECT_THROW(trace_json(example_plan(), "train", events), BugError);
+  EXPECT_THROW(measured(events), BugError);
 }
 
 TEST(TraceFile, EventOfAnotherProgramIsABug) {
-  EXPECT_THROW(
-      trace_json(example_plan(), "train", std::vector<TraceEvent>{{9, Lane::compute, 0, 1}}),
-      BugError);
+  EXPECT_THROW(measured({{9, Lane::compute, 0, 1}}), BugError);
 }
 
 TEST(TraceFile, WritesOneJsonDocument) {
   const TestFolder folder;
-  write_trace(folder.file("trace"), 12, example_plan(), "train", example_events());
-  const Json trace = read_json_file(folder.file("trace/step-12.json"));
+  write_trace(folder.file("trace"), 12, {example_plan(), "train", example_events()}, kMachine);
+  const Json trace = read_json_file(folder.file("trace/step-12.rank-3.json"));
   EXPECT_EQ(trace.at("displayTimeUnit").as_string(), "ms");
   EXPECT_EQ(trace.at("otherData").at("world").as_int(), 4);
 }

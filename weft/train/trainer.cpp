@@ -53,7 +53,7 @@ class Trainer {
         reporter_(files_, paths_, ranks.rank() == 0) {
     prepare_folder();
     const CompileOptions programs = training_programs(config);
-    job_ = open_job(std::move(config), programs, ranks_);
+    job_ = open_job(std::move(config), programs, ranks_, {paths_.cold(), options_.cold});
     open_state();
     on_all_ranks(ranks_, Blame::rank, [&] { open_data(); });
     on_first_rank(ranks_, [&] {
@@ -218,7 +218,7 @@ class Trainer {
     const RunTimes times = session().run("train");
     if (trace) {
       session().record_trace(nullptr);
-      reporter_.trace(record.step, events);
+      reporter_.trace(*job_, record.step, events);
     }
     record.compute_ms = times.compute_ms;
     record.comm_ms = times.comm_ms;

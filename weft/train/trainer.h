@@ -5,6 +5,7 @@
 #include <string>
 
 #include "weft/config/config.h"
+#include "weft/io/cold/cold_options.h"
 
 namespace weft {
 
@@ -14,6 +15,7 @@ struct TrainOptions {
                                       // or run folder
   std::string weights_from;           // checkpoint, run or Hugging Face folder; "" = none
   std::string command;                // command line, for the report
+  ColdOptions cold;                   // see ColdSetup::options
 };
 
 /// Trains to the end of the configuration, on as many ranks as it asks for. Returns 0, or throws:

@@ -295,6 +295,14 @@ if (data.timeline && data.timeline.by_op.length) {
   stepCards.append(el('div', {class: 'card scroll'}, el('h3', {}, `Operators of step ${data.timeline.step}`),
       shares(data.timeline.by_op.slice(0, 12).map(o => [`${o[0]} × ${o[2]}`, o[1] / 1000]), whole / 1000)));
 }
+if (data.timeline && data.timeline.by_lane && data.timeline.by_lane.length) {
+  const table = el('table', {}, el('tr', {}, ['lane', 'busy', 'planned'].map(h => el('th', {}, h))));
+  for (const [lane, busy, planned] of data.timeline.by_lane) {
+    table.append(el('tr', {}, el('td', {class: 'text'}, lane), el('td', {}, ms(busy / 1000)),
+        el('td', {}, planned === null ? '' : ms(planned / 1000))));
+  }
+  stepCards.append(el('div', {class: 'card scroll'}, el('h3', {}, `Lanes of step ${data.timeline.step}`), table));
+}
 if (stepCards.children.length) section('One step', stepCards);
 
 // ---- timeline ----
