@@ -23,6 +23,13 @@ struct Factor {
   Reduction reduction = Reduction::sum;  // of a reduce factor
 };
 
+/// Input `input` is taken as a part: where `factor` is cut, a rank reads only what its own piece of
+/// the factor gave, from a value that is a partial sum over the same axis.
+struct PartInput {
+  int input = 0;
+  int factor = 0;
+};
+
 /// Per operand, per dim: the factors of that dim from major to minor, as indices into `factors`.
 /// An absent optional operand has no dims.
 struct ShardingRule {
@@ -33,6 +40,9 @@ struct ShardingRule {
   std::vector<Dims> outputs;
   /// Linear in all its inputs together: partial inputs give partial outputs (add, concat).
   bool linear = false;
+  /// With `linear`: only these inputs are partial then, the others are whole (empty: all are).
+  std::vector<int> linear_inputs;
+  std::vector<PartInput> parts;
   /// Works element by element: operands that have the shape of input 0 may be cut flattened.
   bool flat = false;
   /// Optional inputs that are added once to an output (bias, residual): when a reduce factor is cut

@@ -18,6 +18,10 @@ namespace weft {
 
 using Types = std::span<const TensorType>;
 
+/// What router says of a sequence beside the load of each expert: assignments dropped, balance
+/// loss, z loss, tokens that count.
+inline constexpr int64_t kRouterStats = 4;
+
 /// f64 for f64, else f32: the dtype of gradients and small parameters beside compute dtype `c`.
 DType param_dtype(DType c);
 

@@ -80,6 +80,26 @@ std::vector<AxisChoice> CandidateMaker::data_choices(const Graph& graph, const N
   return {{Kind::replicate, -1, 1}};
 }
 
+std::vector<AxisChoice> CandidateMaker::expert_choices(const Graph& graph, const Node& node,
+                                                       const NodeView& view) const {
+  std::vector<AxisChoice> choices = data_choices(graph, node, view);
+  const bool batched = choices.front().kind == Kind::factor;
+  const auto add = [&](const AxisChoice& choice) {
+    if (std::find(choices.begin(), choices.end(), choice) == choices.end()) {
+      choices.push_back(choice);
+    }
+  };
+  if (batched && view.rule.linear) add({Kind::linear, -1, 1});
+  // Without a batch (gradients, updates) the leading dim may be that of the experts.
+  const int experts =
+      batched ? find_factor(view.rule, "e")
+      : view.rule.inputs.empty() || view.rule.inputs[0].empty() || view.rule.inputs[0][0].empty()
+          ? -1
+          : view.rule.inputs[0][0][0];
+  if (experts >= 0 && may_cut(view.rule, experts)) add({Kind::factor, experts, 1});
+  return choices;
+}
+
 std::vector<AxisChoice> CandidateMaker::op_choices(const NodeView& view) const {
   std::vector<AxisChoice> choices;
   const int64_t ways = table_.router().mesh().size(rules_.op);
@@ -160,7 +180,10 @@ const CandidateSet& CandidateMaker::of(const Graph& graph, const Node& node) {
     }
     strategies = std::move(more);
   };
-  extend(rules_.data, data_choices(graph, node, set.view));
+  for (const AxisId axis : rules_.data) {
+    extend(axis, axis == rules_.expert ? expert_choices(graph, node, set.view)
+                                       : data_choices(graph, node, set.view));
+  }
   extend(rules_.op, op_choices(set.view));
   for (NodeStrategy& strategy : strategies) {
     set.candidates.push_back(make(set.view, node, std::move(strategy)));

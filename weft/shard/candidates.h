@@ -49,7 +49,8 @@ struct CandidateSet {
 
 /// What the axes may do to a node.
 struct CandidateRules {
-  AxisId data = -1;
+  std::vector<AxisId> data;  // axes that cut the batch, see Mesh::batch_axes
+  AxisId expert = -1;        // the one of them that may cut experts instead
   AxisId op = -1;
   bool sequence = false;
   bool flat_updates = false;    // ZeRO >= 1
@@ -67,11 +68,14 @@ class CandidateMaker {
   /// A single strategy as a candidate.
   Candidate make(const NodeView& view, const Node& node, NodeStrategy strategy);
 
-  /// What the data axis does where nothing else is given.
+  /// What an axis that cuts the batch does where nothing else is given.
   std::vector<AxisChoice> data_choices(const Graph& graph, const Node& node,
                                        const NodeView& view) const;
 
  private:
+  /// The same for axis expert: it cuts experts where there are some.
+  std::vector<AxisChoice> expert_choices(const Graph& graph, const Node& node,
+                                         const NodeView& view) const;
   std::vector<AxisChoice> op_choices(const NodeView& view) const;
 
   PlacementTable& table_;

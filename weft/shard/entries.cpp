@@ -101,8 +101,8 @@ class EntryReader {
   std::vector<std::vector<int>> listed_dims(const std::string& name, int operand) const {
     std::vector<std::vector<int>> dims = view_.rule.inputs[static_cast<size_t>(operand)];
     const bool matrix = name == "weight" && view_.def->inputs[static_cast<size_t>(operand)] == "w";
-    if (matrix && dims.size() == 2 && node_.attrs.get_bool("transpose_w", false)) {
-      std::swap(dims[0], dims[1]);
+    if (matrix && dims.size() >= 2 && node_.attrs.get_bool("transpose_w", false)) {
+      std::swap(dims[dims.size() - 2], dims[dims.size() - 1]);
     }
     return dims;
   }
@@ -121,7 +121,9 @@ class EntryReader {
       fail(fmt::format("got {} dims for {}, expected {}", axes.size(), name, dims.size()));
     }
     for (size_t i = 0; i < dims.size(); ++i) {
-      if (!axes[i].empty()) assign(name, axes[i], dims[i]);
+      if (axes[i].empty()) continue;
+      assign(name, axes[i], dims[i]);
+      if (axes[i] == "data") follow_data(dims[i]);
     }
     listed_.push_back({name, operand, axes, dims});
   }
@@ -145,6 +147,22 @@ class EntryReader {
     }
   }
 
+  /// Axis expert lies inside data and cuts what data cuts, unless the entry uses it by name.
+  void follow_data(const std::vector<int>& dim) {
+    const AxisId expert = mesh_.find("expert");
+    if (expert < 0 || mesh_.size(expert) == 1 || uses("expert")) return;
+    AxisChoice& choice = strategy_[static_cast<size_t>(expert)];
+    choice.kind = AxisChoice::Kind::factor;
+    choice.factor = dim[0];
+  }
+
+  bool uses(std::string_view axis) const {
+    for (const auto& [name, axes] : entry_.operands) {
+      if (std::find(axes.begin(), axes.end(), axis) != axes.end()) return true;
+    }
+    return false;
+  }
+
   std::string factor_name(int factor) const {
     return view_.rule.factors[static_cast<size_t>(factor)].name;
   }
@@ -158,7 +176,9 @@ class EntryReader {
           if (mesh_.size(axis) == 1 || choice.kind != AxisChoice::Kind::factor) continue;
           const auto& dim = listed.dims[i];
           const bool needs = std::find(dim.begin(), dim.end(), choice.factor) != dim.end();
-          const bool has = listed.axes[i] == mesh_.name(axis);
+          const bool follows =
+              mesh_.name(axis) == "expert" && listed.axes[i] == "data" && !uses("expert");
+          const bool has = listed.axes[i] == mesh_.name(axis) || follows;
           if (needs != has) {
             fail(
                 fmt::format("got dim {} of {} {} over {}, expected it {}, since another operand "

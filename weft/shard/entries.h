@@ -14,7 +14,7 @@
 namespace weft {
 
 /// Axes per dim of each named operand of the operator at a module. "weight" dims are (in, out),
-/// like the operands of a matmul, whatever the file layout.
+/// like the operands of a matmul, whatever the file layout; (experts, in, out) for experts.
 struct ShardEntry {
   std::string pattern;  // Hugging Face module name, * matches any text
   std::map<std::string, std::vector<std::string>> operands;

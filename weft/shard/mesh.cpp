@@ -18,6 +18,14 @@ AxisId Mesh::find(std::string_view name) const {
   return -1;
 }
 
+std::vector<AxisId> Mesh::batch_axes() const {
+  std::vector<AxisId> axes;
+  for (const std::string_view name : {"data", "expert"}) {
+    if (find(name) >= 0) axes.push_back(find(name));
+  }
+  return axes;
+}
+
 int64_t Mesh::stride(AxisId axis) const {
   int64_t stride = 1;
   for (AxisId i = axis + 1; i < num_axes(); ++i) stride *= size(i);

@@ -26,6 +26,8 @@ class Mesh {
   int64_t size(AxisId axis) const { return axes_[static_cast<size_t>(axis)].size; }
   /// -1 when there is no such axis.
   AxisId find(std::string_view name) const;
+  /// The axes that cut the batch, from the slowest: data, and expert inside it.
+  std::vector<AxisId> batch_axes() const;
   int64_t coord(int64_t rank, AxisId axis) const;
   /// Sorted ranks that differ from `rank` along `axis` only, with itself.
   std::vector<int32_t> group(int64_t rank, AxisId axis) const;

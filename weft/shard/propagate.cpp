@@ -43,7 +43,9 @@ class Propagation {
     place_states();
     fix_ends();
     expect_gradients(1);
+    expect_parts(1);
     choose_in_order();
+    expect_parts(-1);
     expect_gradients(-1);
     improve();
     return result();
@@ -52,7 +54,8 @@ class Propagation {
  private:
   CandidateRules rules() const {
     CandidateRules rules;
-    rules.data = mesh_.find("data");
+    rules.data = mesh_.batch_axes();
+    rules.expert = mesh_.find("expert");
     rules.op = mesh_.find("op");
     rules.sequence = options_.sequence;
     rules.flat_updates = options_.zero >= 1;
@@ -64,11 +67,10 @@ class Propagation {
   }
 
   void place_inputs() {
-    const AxisId data = mesh_.find("data");
     for (const ValueId id : graph_.inputs()) {
       const Value& value = graph_.value(id);
       Placement placement = whole_placement(value.type.shape.size());
-      if (value.batched && data >= 0) placement.dims[0].axes = {data};
+      if (value.batched) placement.dims[0].axes = mesh_.batch_axes();
       produced_[at(id)] = table_.intern(canonical(std::move(placement), value.type.shape, mesh_));
     }
     for (const State& state : graph_.states()) is_state_[at(state.value)] = true;
@@ -104,9 +106,10 @@ class Propagation {
       if (!concerns(*entry, node, view)) continue;
       done.emplace(node.micro, node.scope);
       NodeStrategy strategy = entry_strategy(*entry, node, view, mesh_);
-      const AxisId data = mesh_.find("data");
-      if (data >= 0 && strategy[at(data)].kind == AxisChoice::Kind::replicate) {
-        strategy[at(data)] = maker_.data_choices(graph_, node, view)[0];
+      for (const AxisId data : mesh_.batch_axes()) {
+        if (strategy[at(data)].kind == AxisChoice::Kind::replicate) {
+          strategy[at(data)] = maker_.data_choices(graph_, node, view)[0];
+        }
       }
       pinned_[at(id)] = {maker_.make(view, node, std::move(strategy))};
       take_state_placements(node, pinned_[at(id)][0], *entry);
@@ -130,16 +133,22 @@ class Propagation {
   }
 
   void place_states() {
-    const AxisId data = mesh_.find("data");
     for (const State& state : graph_.states()) {
       const auto found = weights_.find(parameter_name(state.name));
       Placement placement = found == weights_.end() ? whole_placement(state.type.shape.size())
                                                     : table_.at(found->second);
       const bool cut = state.role == StateRole::weight ? options_.zero >= 3 : options_.zero >= 1;
-      if (cut && data >= 0) placement.flat = {data};
+      if (cut) placement.flat = free_batch_axes(placement);
       produced_[at(state.value)] =
           table_.intern(canonical(std::move(placement), state.type.shape, mesh_));
     }
+  }
+
+  /// The axes that cut the batch but no dim here: over them a parameter is replicated.
+  std::vector<AxisId> free_batch_axes(const Placement& placement) const {
+    std::vector<AxisId> axes = mesh_.batch_axes();
+    std::erase_if(axes, [&](AxisId axis) { return placement.cuts(axis); });
+    return axes;
   }
 
   /// Outputs are read whole, state results where the state is.
@@ -156,17 +165,17 @@ class Propagation {
   /// (or takes back) readers that stand for the update at the end.
   void expect_gradients(int change) {
     std::vector<int> expected(at(graph_.num_values()), -1);
-    const AxisId data = mesh_.find("data");
     for (NodeId id = graph_.num_nodes() - 1; id >= 0; --id) {
       const Node& node = graph_.node(id);
       if (node.phase == Phase::update) {
-        expect_operands(node, data, expected);
+        expect_operands(node, expected);
         continue;
       }
       if (node.outputs.size() != 1 || expected[at(node.outputs[0])] < 0) continue;
       const int placement = expected[at(node.outputs[0])];
       need(node.outputs[0], placement, change);
-      if (!view_node(graph_, node).rule.linear) continue;
+      const ShardingRule rule = view_node(graph_, node).rule;
+      if (!rule.linear || !rule.linear_inputs.empty()) continue;
       for (const ValueId input : node.inputs) expected[at(input)] = placement;
     }
     for (NodeId id = 0; id < graph_.num_nodes(); ++id) {
@@ -180,11 +189,56 @@ class Propagation {
     }
   }
 
-  void expect_operands(const Node& node, AxisId data, std::vector<int>& expected) {
+  /// Who reads a weight that is cut takes parts of the other operand (rows of its own experts): the
+  /// nodes before it must make parts, since a whole value cannot become partial.
+  void expect_parts(int change) {
+    for (NodeId id = 0; id < graph_.num_nodes(); ++id) {
+      const Node& node = graph_.node(id);
+      const NodeView view = view_node(graph_, node);
+      if (view.rule.parts.empty()) continue;
+      const std::vector<Candidate>& all =
+          pinned_[at(id)].empty() ? maker_.of(graph_, node).candidates : pinned_[at(id)];
+      const Candidate* wanted = nullptr;
+      for (const Candidate& candidate : all) {
+        if (reads_states_as_stored(node, candidate) && takes_parts(view, candidate)) {
+          wanted = &candidate;
+        }
+      }
+      if (wanted == nullptr) continue;
+      for (const PartInput& part : view.rule.parts) {
+        const auto input = static_cast<size_t>(part.input);
+        need(node.inputs[input], wanted->inputs[input], change);
+      }
+    }
+  }
+
+  bool reads_states_as_stored(const Node& node, const Candidate& candidate) const {
+    bool any = false;
+    for (size_t i = 0; i < node.inputs.size(); ++i) {
+      const ValueId id = node.inputs[i];
+      if (id == kNoValue || !is_state_[at(id)]) continue;
+      any = true;
+      if (table_.at(produced_[at(id)]).dims != table_.at(candidate.inputs[i]).dims) return false;
+    }
+    return any;
+  }
+
+  static bool takes_parts(const NodeView& view, const Candidate& candidate) {
+    return std::any_of(
+        candidate.strategy.begin(), candidate.strategy.end(), [&](const AxisChoice& choice) {
+          return choice.kind == AxisChoice::Kind::factor &&
+                 std::any_of(view.rule.parts.begin(), view.rule.parts.end(),
+                             [&](const PartInput& part) { return part.factor == choice.factor; });
+        });
+  }
+
+  void expect_operands(const Node& node, std::vector<int>& expected) {
     const ValueId state = node.inputs[0];
     Placement placement = table_.at(produced_[at(state)]);
     placement.flat.clear();
-    if (data >= 0 && mesh_.size(data) > 1) placement.partial |= 1U << data;
+    for (const AxisId axis : free_batch_axes(placement)) {
+      if (mesh_.size(axis) > 1) placement.partial |= 1U << axis;
+    }
     for (const ValueId input : node.inputs) {
       if (input == kNoValue || is_state_[at(input)]) continue;
       if (graph_.type(input) == graph_.type(state)) expected[at(input)] = table_.intern(placement);

@@ -47,7 +47,14 @@ class Placer {
       case Kind::factor: cut_factor(axis, choice); return;
       case Kind::flat: cut_flat(axis); return;
       case Kind::linear:
-        for (size_t i = 0; i < node_.inputs.size(); ++i) set_partial(result_.inputs[i], axis);
+        for (size_t i = 0; i < node_.inputs.size(); ++i) {
+          if (passes_partial(node_.rule, i)) set_partial(result_.inputs[i], axis);
+        }
+        for (const int input : node_.rule.addends) {
+          if (!passes_partial(node_.rule, static_cast<size_t>(input))) {
+            result_.first_only[static_cast<size_t>(input)] |= 1U << axis;
+          }
+        }
         for (size_t i = 0; i < node_.outputs.size(); ++i) set_partial(result_.outputs[i], axis);
         return;
     }
@@ -75,6 +82,11 @@ class Placer {
     const Factor& factor = rule.factors[static_cast<size_t>(choice.factor)];
     for (size_t i = 0; i < node_.inputs.size(); ++i) {
       cut_dims(rule, rule.inputs[i], choice, axis, result_.inputs[i]);
+    }
+    for (const PartInput& part : rule.parts) {
+      if (part.factor == choice.factor) {
+        set_partial(result_.inputs[static_cast<size_t>(part.input)], axis);
+      }
     }
     for (const int input : rule.addends) {
       const auto i = static_cast<size_t>(input);
@@ -134,6 +146,11 @@ NodePlacements place_operands(const NodeView& node, const NodeStrategy& strategy
     if (mesh.size(axis) > 1) placer.apply(axis, strategy[static_cast<size_t>(axis)]);
   }
   return placer.take();
+}
+
+bool passes_partial(const ShardingRule& rule, size_t input) {
+  const std::vector<int>& some = rule.linear_inputs;
+  return some.empty() || std::find(some.begin(), some.end(), static_cast<int>(input)) != some.end();
 }
 
 bool may_cut(const ShardingRule& rule, int factor) {

@@ -46,6 +46,8 @@ NodeView view_node(const Graph& graph, const Node& node);
 /// Canonical placements of a strategy.
 NodePlacements place_operands(const NodeView& node, const NodeStrategy& strategy, const Mesh& mesh);
 
+/// Is this input partial when the axis passes partial results on?
+bool passes_partial(const ShardingRule& rule, size_t input);
 /// Can the axis cut this factor: it is no `whole` factor and leads every dim it is part of.
 bool may_cut(const ShardingRule& rule, int factor);
 /// Elements of a dim per element of `factor` in it; 0 when the factor is not in the dim.

@@ -124,7 +124,7 @@ class Verifier {
       for (size_t i = 0; i < node.inputs.size(); ++i) {
         if (node.inputs[i] == kNoValue) continue;
         check_operand(id, axis, node.inputs[i], placements.inputs[i],
-                      sharding_.rules[at(id)].inputs[i], false);
+                      sharding_.rules[at(id)].inputs[i], taken_as_partial(id, axis, i));
         const bool once = (placements.first_only[i] >> axis & 1U) != 0;
         WEFT_CHECK(once == added_once(id, axis, i), kWhere,
                    "{}: input {} is passed by {} of {}, expected {}", node_text(graph_, id), i,
@@ -133,7 +133,8 @@ class Verifier {
       }
       for (size_t i = 0; i < node.outputs.size(); ++i) {
         if (node.outputs[i] == kNoValue) continue;
-        const bool sum = summed(id, axis, sharding_.rules[at(id)].outputs[i]);
+        const bool sum = choice(id, axis).kind == AxisChoice::Kind::linear ||
+                         summed(id, axis, sharding_.rules[at(id)].outputs[i]);
         check_operand(id, axis, node.outputs[i], placements.outputs[i],
                       sharding_.rules[at(id)].outputs[i], sum);
       }
@@ -155,10 +156,23 @@ class Verifier {
     return factor.kind == FactorKind::reduce && std::none_of(dims.begin(), dims.end(), has);
   }
 
+  /// A partial sum that the node passes on, or a part of its own piece of a factor.
+  bool taken_as_partial(NodeId id, AxisId axis, size_t input) const {
+    const ShardingRule& rule = sharding_.rules[at(id)];
+    const AxisChoice& made = choice(id, axis);
+    if (made.kind == AxisChoice::Kind::linear) return passes_partial(rule, input);
+    return made.kind == AxisChoice::Kind::factor &&
+           std::any_of(rule.parts.begin(), rule.parts.end(), [&](const PartInput& part) {
+             return part.input == static_cast<int>(input) && part.factor == made.factor;
+           });
+  }
+
   bool added_once(NodeId id, AxisId axis, size_t input) const {
     const ShardingRule& rule = sharding_.rules[at(id)];
     const auto found = std::find(rule.addends.begin(), rule.addends.end(), static_cast<int>(input));
-    return found != rule.addends.end() && summed(id, axis, rule.inputs[input]);
+    if (found == rule.addends.end()) return false;
+    if (choice(id, axis).kind == AxisChoice::Kind::linear) return !passes_partial(rule, input);
+    return summed(id, axis, rule.inputs[input]);
   }
 
   void check_operand(NodeId id, AxisId axis, ValueId value, const Placement& placement,
@@ -168,8 +182,7 @@ class Verifier {
     const bool whole_shape = dims == sharding_.rules[at(id)].inputs[0];
     const bool output = graph_.value(value).producer == id;
     const bool flat = kind == AxisChoice::Kind::flat && whole_shape;
-    const bool partial = kind == AxisChoice::Kind::linear || sum ||
-                         (kind == AxisChoice::Kind::flat && output && !whole_shape);
+    const bool partial = sum || (kind == AxisChoice::Kind::flat && output && !whole_shape);
     const bool is_flat =
         std::find(placement.flat.begin(), placement.flat.end(), axis) != placement.flat.end();
     WEFT_CHECK(placement.is_partial(axis) == partial && is_flat == flat, kWhere,

@@ -14,6 +14,16 @@ const PlanBuffer& operand(const Session& session, std::string_view program, std:
   return session.plan().buffers[static_cast<size_t>(at->second)];
 }
 
+int64_t axis_size(const Plan& plan, const std::string& axis) {
+  const auto found = plan.mesh.find(axis);
+  return found == plan.mesh.end() ? 1 : found->second;
+}
+
+int64_t axis_coordinate(const Plan& plan, const std::string& axis) {
+  const auto found = plan.coords.find(axis);
+  return found == plan.coords.end() ? 0 : found->second;
+}
+
 }  // namespace
 
 void feed_rows(Session& session, std::string_view program, const GlobalBatch& global, int64_t first,
@@ -35,14 +45,11 @@ void feed_rows(Session& session, std::string_view program, const GlobalBatch& gl
   }
 }
 
-int64_t data_ways(const Plan& plan) {
-  const auto found = plan.mesh.find("data");
-  return found == plan.mesh.end() ? 1 : found->second;
-}
+int64_t data_ways(const Plan& plan) { return axis_size(plan, "data") * axis_size(plan, "expert"); }
 
 int64_t first_row(const Plan& plan, int64_t micro, int64_t rows) {
-  const auto found = plan.coords.find("data");
-  const int64_t coordinate = found == plan.coords.end() ? 0 : found->second;
+  const int64_t coordinate =
+      axis_coordinate(plan, "data") * axis_size(plan, "expert") + axis_coordinate(plan, "expert");
   return (micro * data_ways(plan) + coordinate) * rows;
 }
 

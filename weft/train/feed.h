@@ -18,7 +18,7 @@ void feed_rows(Session& session, std::string_view program, const GlobalBatch& gl
 /// Micro-batch `micro` of a global batch has `rows` sequences of each data coordinate, in the order
 /// of the coordinates: the first one of the rank of `plan`.
 int64_t first_row(const Plan& plan, int64_t micro, int64_t rows);
-/// Ranks that share a micro-batch: the size of axis data.
+/// Ranks that share a micro-batch: the sizes of axes data and expert, which lies inside data.
 int64_t data_ways(const Plan& plan);
 
 /// Writes a floating input of any size in the input's own dtype.
