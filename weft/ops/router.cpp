@@ -80,6 +80,15 @@ ShardingRule rule_router_grad(Types in, Types out, const Attrs&) {
   return rule;
 }
 
+std::vector<TensorType> infer_bias_update(Types in, const Attrs& attrs) {
+  check_count("router_bias_update", in, 3);
+  check_rank("router_bias_update", "bias", in[0], 1);
+  check_type("router_bias_update", "stats", in[1], {in[0].dtype, {in[0].shape[0] + kRouterStats}});
+  check_type("router_bias_update", "apply", in[2], {DType::i32, {1}});
+  WEFT_OP_CHECK(attrs.get_double("rate") >= 0, "router_bias_update", "rate is negative");
+  return {in[0]};
+}
+
 }  // namespace
 
 const OpDef& router_op() {
@@ -115,6 +124,20 @@ const OpDef& router_grad_op() {
                             .rule = rule_router_grad,
                             .addends = {{8, 1}},
                             .matmul_like = true};
+  return def;
+}
+
+const OpDef& router_bias_update_op() {
+  static const OpDef def = {
+      .name = "router_bias_update",
+      .inputs = {"bias", "stats", "apply"},
+      .outputs = {"bias"},
+      .infer = infer_bias_update,
+      .no_grad = "updates are not part of the loss",
+      .cost = [](Types in, Types out, const Attrs&) { return stream_cost(in, out, 2); },
+      .rule = [](Types in, Types out,
+                 const Attrs&) { return make_rule("e,t,1->e", in, out, "", "et"); },
+      .aliases = {{0, 0, true}}};
   return def;
 }
 

@@ -180,9 +180,25 @@ void router_grad(const Call& call) {
   }
 }
 
+// bias[e] moves by rate towards the mean load: up below it, down above, unless the step is skipped.
+void router_bias_update(const Call& call) {
+  const In bias = call.in(0), stats = call.in(1);
+  const Out out = call.out(0);
+  const int64_t E = call.elements(0);
+  const double rate = call.data<int32_t>(2)[0] != 0 ? call.attrs().get_double("rate") : 0.0;
+  double total = 0;
+  for (int64_t e = 0; e < E; ++e) total += stats[e];
+  for (int64_t e = 0; e < E; ++e) {
+    const double missing = total - static_cast<double>(E) * stats[e];
+    out.set(e, bias[e] + rate * static_cast<double>((missing > 0) - (missing < 0)));
+  }
+}
+
 }  // namespace
 
 RefKernel router_kernel() { return {&router}; }
 RefKernel router_grad_kernel() { return {&router_grad}; }
+
+RefKernel router_bias_update_kernel() { return {&router_bias_update}; }
 
 }  // namespace weft::ref
