@@ -163,6 +163,10 @@ class RankRun {
     }
     set_scalars("grad_scale", {1.0 / valid});
     set_scalars("inv_scale", {1.0});
+    if (session_->has_input("train", "aux_scale")) {
+      const auto sequences = static_cast<double>(config_.train.global_batch);
+      set_scalars("aux_scale", {1.0 / (sequences * sparse_layers())});
+    }
     pending_->feed(update_hyper(config_, index + 1, index));
     if (session_->has_input("train", "step")) {
       const int64_t number = index + 1;
@@ -194,7 +198,8 @@ class RankRun {
 
   /// A micro-batch has micro_batch rows of each data coordinate, in their order.
   int64_t first_row(int64_t micro) const {
-    const int64_t coordinate = result_.plan.coords.at("data");
+    const auto& coords = result_.plan.coords;
+    const int64_t coordinate = coords.at("data") * config_.parallel.expert + coords.at("expert");
     return (micro * config_.parallel.data + coordinate) * config_.train.micro_batch;
   }
 
@@ -216,6 +221,9 @@ class RankRun {
     set("tokens", tokens.bytes.data(), type.bytes());
     set("labels", labels.bytes.data(), type.bytes());
     set("positions", positions.bytes.data(), type.bytes());
+    std::vector<int32_t> lengths = batch.lengths;
+    lengths.resize(batch.samples.size(), static_cast<int32_t>(seq_len));
+    set("lengths", lengths.data() + first, rows * static_cast<int64_t>(sizeof(int32_t)));
     set("samples", batch.samples.data() + first, rows * static_cast<int64_t>(sizeof(int64_t)));
   }
 
@@ -303,8 +311,9 @@ void check_ranks(const std::vector<RankResult>& ranks, int64_t steps, LayoutResu
 }  // namespace
 
 std::string layout_name(const Layout& layout) {
-  return fmt::format("d{}o{}{}_z{}_a{}", layout.data, layout.op, layout.sequence ? "s" : "",
-                     layout.zero, layout.accumulation);
+  return fmt::format("d{}{}o{}{}_z{}_a{}", layout.data,
+                     layout.expert > 1 ? fmt::format("e{}", layout.expert) : "", layout.op,
+                     layout.sequence ? "s" : "", layout.zero, layout.accumulation);
 }
 
 std::vector<Batch> uneven_batches(int64_t steps, int64_t rows, int64_t seq_len, int64_t vocab) {
@@ -353,6 +362,7 @@ Config layout_config(const LayoutJob& job, const Layout& layout) {
   config.device.threads = 1;
   config.parallel.data = layout.data;
   config.parallel.op = layout.op;
+  config.parallel.expert = layout.expert;
   config.parallel.sequence = layout.sequence;
   config.parallel.zero = layout.zero;
   config.parallel.shard = job.shard;

@@ -22,17 +22,19 @@ struct Layout {
   bool sequence = false;
   int64_t zero = 0;
   int64_t accumulation = 1;
+  int64_t expert = 1;  // inside data
 
   int64_t world() const { return data * op; }
 };
-/// "d2o2s_z3_a2": digits, letters and underscores.
+/// "d2o2s_z3_a2", "d4e2o1_z0_a1": digits, letters and underscores.
 std::string layout_name(const Layout& layout);
 
 /// The rows of one optimizer step, [rows, seq_len] i32; labels are shifted already.
 struct Batch {
   HostTensor tokens;
   HostTensor labels;
-  std::vector<int64_t> samples;  // one per row, keys of dropout
+  std::vector<int64_t> samples;       // one per row, keys of dropout
+  std::vector<int32_t> lengths = {};  // one per row, tokens that are no padding; empty: all
 };
 
 struct LayoutJob {
@@ -62,7 +64,8 @@ std::vector<Batch> uneven_batches(int64_t steps, int64_t rows, int64_t seq_len, 
 struct LayoutResult {
   std::vector<double> losses;  // per step: mean over the valid labels of the global batch
   std::vector<double> norms;
-  double eval_loss = 0;            // mean over the first batch, without dropout
+  double eval_loss = 0;  // mean over the first batch, without dropout
+  std::map<std::string, std::vector<double>> router_stats;  // of the last step, per layer
   std::vector<double> row_logits;  // of the first row of the first batch, [seq_len, vocab]
   Tensors initial;          // what is trained (masters where there are some), before the first step
   Tensors trained;          // and after the last

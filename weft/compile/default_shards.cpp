@@ -111,7 +111,6 @@ void require_all(const std::vector<ShardEntry>& given, const ModelSpec& spec) {
 }  // namespace
 
 Mesh make_mesh(const ParallelConfig& parallel) {
-  if (parallel.expert == 1) return Mesh({{"data", parallel.data}, {"op", parallel.op}});
   // Axis expert lies inside data: the ranks that share the experts of one copy of the model.
   return Mesh({{"data", parallel.data / parallel.expert},
                {"expert", parallel.expert},

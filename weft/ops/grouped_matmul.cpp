@@ -1,5 +1,6 @@
-// Matmuls of rows with the weight of their expert, the gradient of those weights, and the gated
-// activation between them. Rows that belong to no token are not computed and are zero.
+// Matmuls of rows with the weight of their expert, the gradient of those weights, and the
+// activation between them: act(gate) x up, or act(gate) in experts without a gate. Rows that belong
+// to no token are not computed and are zero.
 #include "weft/ops/expert_rows.h"
 
 namespace weft {
@@ -85,7 +86,7 @@ void check_kind(std::string_view op, const Attrs& attrs) {
 std::vector<TensorType> infer_expert_glu(Types in, const Attrs& attrs) {
   check_count("expert_glu", in, 3);
   check_kind("expert_glu", attrs);
-  check_type("expert_glu", "up", in[1], in[0]);
+  check_optional("expert_glu", "up", in[1], in[0]);
   check_rows("expert_glu", "gate", in[0], in[2]);
   return {in[0]};
 }
@@ -93,15 +94,16 @@ std::vector<TensorType> infer_expert_glu(Types in, const Attrs& attrs) {
 std::vector<TensorType> infer_expert_glu_grad(Types in, const Attrs& attrs) {
   check_count("expert_glu_grad", in, 4);
   check_kind("expert_glu_grad", attrs);
-  check_type("expert_glu_grad", "up", in[1], in[0]);
+  check_optional("expert_glu_grad", "up", in[1], in[0]);
   check_type("expert_glu_grad", "dy", in[2], in[0]);
   check_rows("expert_glu_grad", "gate", in[0], in[3]);
-  return {in[0], in[0]};
+  return {in[0], in[1]};
 }
 
 ShardingRule rule_expert_glu(Types in, Types out, const Attrs&) {
   const std::string rows = row_letters(in[0], 'f');
-  ShardingRule rule = make_rule(fmt::format("{0},{0},{1}->{0}", rows, count_letters(in[0])), in,
+  const std::string up = in[1].present() ? rows : "_";
+  ShardingRule rule = make_rule(fmt::format("{0},{1},{2}->{0}", rows, up, count_letters(in[0])), in,
                                 out, "", has_capacity(in[0]) ? "c" : "r");
   add_expert_factor(rule, in[0], in[2].shape[1], {0, 1});
   return rule;
@@ -109,8 +111,10 @@ ShardingRule rule_expert_glu(Types in, Types out, const Attrs&) {
 
 ShardingRule rule_expert_glu_grad(Types in, Types out, const Attrs&) {
   const std::string rows = row_letters(in[0], 'f');
-  ShardingRule rule = make_rule(fmt::format("{0},{0},{0},{1}->{0},{0}", rows, count_letters(in[0])),
-                                in, out, "", has_capacity(in[0]) ? "c" : "r");
+  const std::string up = in[1].present() ? rows : "_";
+  ShardingRule rule =
+      make_rule(fmt::format("{0},{1},{0},{2}->{0},{1}", rows, up, count_letters(in[0])), in, out,
+                "", has_capacity(in[0]) ? "c" : "r");
   add_expert_factor(rule, in[0], in[3].shape[1], {0, 1, 2});
   return rule;
 }
@@ -163,7 +167,7 @@ const OpDef& grouped_matmul_wgrad_op() {
 const OpDef& expert_glu_op() {
   static const OpDef def = {
       .name = "expert_glu",
-      .inputs = {"gate", "up", "counts"},
+      .inputs = {"gate", "up?", "counts"},
       .outputs = {"y"},
       .infer = infer_expert_glu,
       .grad = [](Graph& graph, const Node& node,
@@ -171,7 +175,8 @@ const OpDef& expert_glu_op() {
         const std::vector<ValueId> grads =
             graph.add_node(OpKind::expert_glu_grad,
                            {node.inputs[0], node.inputs[1], dy[0], node.inputs[2]}, node.attrs);
-        return {grads[0], grads[1], kNoValue};
+        const bool gated = node.inputs[1] != kNoValue;
+        return {grads[0], gated ? grads[1] : kNoValue, kNoValue};
       },
       .cost = cost_rows<11>,
       .rule = rule_expert_glu,
@@ -182,8 +187,8 @@ const OpDef& expert_glu_op() {
 
 const OpDef& expert_glu_grad_op() {
   static const OpDef def = {.name = "expert_glu_grad",
-                            .inputs = {"gate", "up", "dy", "counts"},
-                            .outputs = {"dgate", "dup"},
+                            .inputs = {"gate", "up?", "dy", "counts"},
+                            .outputs = {"dgate", "dup?"},
                             .infer = infer_expert_glu_grad,
                             .no_grad = "second derivatives are not supported",
                             .cost = cost_rows<20>,

@@ -131,7 +131,7 @@ void expert_glu(const Call& call) {
   const int64_t width = call.shape(0).back();
   for_rows(rows, [&](int64_t, int64_t r) {
     for (int64_t i = r * width; i < (r + 1) * width; ++i) {
-      y.set(i, activate(kind, gate[i]).value * up[i]);
+      y.set(i, activate(kind, gate[i]).value * (call.has(1) ? up[i] : 1.0));
     }
   });
   zero_unused(rows, y, width);
@@ -146,7 +146,8 @@ void expert_glu_grad(const Call& call) {
   for_rows(rows, [&](int64_t, int64_t r) {
     for (int64_t i = r * width; i < (r + 1) * width; ++i) {
       const Point point = activate(kind, gate[i]);
-      const double slope = dy[i] * up[i] * point.slope, through = dy[i] * point.value;
+      const double slope = dy[i] * (call.has(1) ? up[i] : 1.0) * point.slope;
+      const double through = dy[i] * point.value;
       dgate.set(i, slope);
       dup.set(i, through);
     }
