@@ -28,6 +28,11 @@ void expand_cut(Graph& graph, const std::vector<ShardEntry>& entries, const Mesh
 /// that all ranks of a group agree.
 void bucket_collectives(Graph& graph, int64_t limit_bytes);
 
+/// Lets collectives of activations start as soon as their operand is there, in the order they have,
+/// so that they run beside whatever is computed before the result is read: tokens travel to their
+/// experts while shared experts compute.
+void start_collectives(Graph& graph);
+
 /// Starts the gathers of cut weights (ZeRO 3) `ahead` gathers early, so that they run beside the
 /// compute before them; their memory is charged for that time.
 void prefetch_weights(Graph& graph, int32_t ahead);

@@ -9,6 +9,7 @@
 //     -> remove_dead      nodes nothing depends on
 //     -> vertical         on demand: all micro-batches of a layer before the next layer
 //     -> recompute        on demand: values of the forward pass are dropped and made again
+//     -> early moves      collectives of activations start as soon as their operand is there
 //     -> buckets          small collectives travel together
 //     -> late update      where states are far away: the update runs at the begin of the next step
 //     -> tiers            loads and stores of what does not live on the device (docs/tiers.md);
@@ -128,6 +129,7 @@ class Pipeline {
       remove_dead_nodes(program.graph);
       check(program.name, "recompute", program.graph);
     }
+    start_collectives(program.graph);
     bucket_collectives(program.graph, kBucketBytes);
     prefetch_weights(program.graph, kGathersAhead);
     check(program.name, "step", program.graph);

@@ -207,6 +207,7 @@ class Propagation {
       if (wanted == nullptr) continue;
       for (const PartInput& part : view.rule.parts) {
         const auto input = static_cast<size_t>(part.input);
+        if (node.inputs[input] == kNoValue) continue;
         need(node.inputs[input], wanted->inputs[input], change);
       }
     }
