@@ -14,6 +14,7 @@
 #include "weft/compile/late_update.h"
 #include "weft/compile/offload.h"
 #include "weft/compile/pipeline.h"
+#include "weft/compile/step_graph.h"
 #include "weft/optim/optimizer.h"
 #include "weft/runtime/session.h"
 #include "weft/train/pending_update.h"
@@ -66,6 +67,7 @@ int64_t lane_bytes(const PlanProgram& program, Lane lane) {
 struct RankResult {
   std::vector<double> losses;
   std::vector<double> norms;
+  std::vector<std::vector<double>> router_stats;
   double eval_loss = 0;
   std::vector<double> row_logits;
   std::vector<HostTensor> before;  // per state of the plan
@@ -165,7 +167,8 @@ class RankRun {
     set_scalars("inv_scale", {1.0});
     if (session_->has_input("train", "aux_scale")) {
       const auto sequences = static_cast<double>(config_.train.global_batch);
-      set_scalars("aux_scale", {1.0 / (sequences * sparse_layers())});
+      const auto layers = static_cast<double>(count_sparse_layers(job_.spec));
+      set_scalars("aux_scale", {1.0 / (sequences * layers)});
     }
     pending_->feed(update_hyper(config_, index + 1, index));
     if (session_->has_input("train", "step")) {
@@ -181,6 +184,11 @@ class RankRun {
     }
     result_.losses.push_back(loss / valid);
     result_.norms.push_back(output("norm").get(0));
+    result_.router_stats.clear();
+    for (int64_t layer = 0; layer < job_.spec.num_layers; ++layer) {
+      if (!is_sparse(job_.spec, layer)) continue;
+      result_.router_stats.push_back(output(router_stats_output(layer)).values());
+    }
   }
 
   void evaluate(const Batch& batch) {
@@ -286,6 +294,9 @@ void check_ranks(const std::vector<RankResult>& ranks, int64_t steps, LayoutResu
     if (ranks[r].norms != ranks[0].norms) {
       result.faults.push_back(fmt::format("rank {} reads other norms than rank 0", r));
     }
+    if (ranks[r].router_stats != ranks[0].router_stats) {
+      result.faults.push_back(fmt::format("rank {} reads other loads of experts than rank 0", r));
+    }
     if (ranks[r].eval_loss != ranks[0].eval_loss || ranks[r].row_logits != ranks[0].row_logits) {
       result.faults.push_back(fmt::format("rank {} evaluates another model than rank 0", r));
     }
@@ -344,7 +355,9 @@ Config layout_config(const LayoutJob& job, const Layout& layout) {
   const Shape& shape = job.batches.at(0).tokens.type.shape;
   Config config;
   config.seed = job.seed;
-  config.model.family = job.spec.family == Family::gpt2 ? "gpt2" : "llama";
+  config.model.family = job.spec.family == Family::gpt2  ? "gpt2"
+                        : job.spec.family == Family::moe ? "moe"
+                                                         : "llama";
   config.data.seq_len = shape[1];
   config.train.steps = static_cast<int64_t>(job.batches.size());
   config.train.global_batch = shape[0];
@@ -384,6 +397,7 @@ LayoutResult run_layout(const LayoutJob& job, const Layout& layout, int64_t step
   LayoutResult result;
   result.losses = ranks[0].losses;
   result.norms = ranks[0].norms;
+  result.router_stats = ranks[0].router_stats;
   result.eval_loss = ranks[0].eval_loss;
   result.row_logits = ranks[0].row_logits;
   join_states(ranks, result);

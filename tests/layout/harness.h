@@ -65,7 +65,7 @@ struct LayoutResult {
   std::vector<double> losses;  // per step: mean over the valid labels of the global batch
   std::vector<double> norms;
   double eval_loss = 0;  // mean over the first batch, without dropout
-  std::map<std::string, std::vector<double>> router_stats;  // of the last step, per layer
+  std::vector<std::vector<double>> router_stats;  // of layers with experts, of the last step
   std::vector<double> row_logits;  // of the first row of the first batch, [seq_len, vocab]
   Tensors initial;          // what is trained (masters where there are some), before the first step
   Tensors trained;          // and after the last

@@ -65,6 +65,35 @@ std::vector<std::string> tiny_model_names() {
   return {"gpt2", "gpt2_dropout", "llama", "qwen2", "qwen3"};
 }
 
+ModelSpec tiny_experts(const Experts& experts, int64_t vocab) {
+  ModelConfig config;
+  config.family = "moe";
+  config.hidden_size = 16;
+  config.intermediate_size = 18;
+  config.moe_intermediate_size = 12;
+  config.num_hidden_layers = 2;
+  config.num_attention_heads = 8;
+  config.num_key_value_heads = 4;
+  config.vocab_size = vocab;
+  config.max_position_embeddings = 32;
+  config.initializer_range = 0.2;
+  config.num_experts = 4;
+  config.num_experts_per_tok = experts.top_k;
+  config.num_shared_experts = experts.shared;
+  config.first_k_dense_replace = experts.first_dense;
+  config.capacity_factor = experts.capacity_factor;
+  config.router_aux_loss_coef = 0.05;
+  config.router_z_loss_coef = 0.01;
+  if (experts.sigmoid) {
+    config.router_score = "sigmoid";
+    config.routed_scaling_factor = 1.5;
+    config.n_group = 2;
+    config.topk_group = 1;
+    config.router_bias_rate = 0.01;
+  }
+  return make_model_spec(config, {});
+}
+
 LayoutJob tiny_job(const ModelSpec& spec, const std::string& optimizer, const std::string& backend,
                    const std::string& compute) {
   LayoutJob job;

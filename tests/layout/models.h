@@ -13,6 +13,17 @@ namespace weft::test {
 ModelSpec tiny_model(const std::string& name, bool tied, int64_t vocab);
 std::vector<std::string> tiny_model_names();
 
+/// A tiny mixture of experts: hidden 16, two layers, 4 experts of width 12 with a router that is far
+/// from even, balance and z loss.
+struct Experts {
+  int64_t top_k = 2;
+  double capacity_factor = 0.0;  // 0 = dropless
+  int64_t shared = 0;
+  int64_t first_dense = 0;
+  bool sigmoid = false;  // with groups and a selection bias that moves
+};
+ModelSpec tiny_experts(const Experts& experts, int64_t vocab);
+
 /// 12 rows of 6 tokens, 5 steps, clipped to half the norm of the first step of one rank. sgd:
 /// plain, with weight decay; adamw.
 LayoutJob tiny_job(const ModelSpec& spec, const std::string& optimizer, const std::string& backend,
