@@ -8,6 +8,7 @@
 #include "weft/checkpoint/session_store.h"
 #include "weft/compile/pipeline.h"
 #include "weft/optim/optimizer.h"
+#include "weft/train/expert_stats.h"
 
 namespace weft::test {
 namespace {
@@ -27,7 +28,7 @@ int64_t count_valid(const HostTensor& labels) {
 }  // namespace
 
 ModelRun::ModelRun(const ModelSpec& spec, const std::string& folder, const Config& config)
-    : config_(config), backend_(make_backend(config.device.backend, {})) {
+    : config_(config), spec_(spec), backend_(make_backend(config.device.backend, {})) {
   CompileOptions options;
   options.eval = true;
   options.logits_seq_len = config.data.seq_len;
@@ -47,6 +48,9 @@ double ModelRun::step(int64_t number, const HostTensor& tokens, const HostTensor
   }
   set_scalars("grad_scale", {1.0 / valid});
   set_scalars("inv_scale", {1.0});
+  if (session_->has_input("train", "aux_scale")) {
+    set_scalars("aux_scale", {aux_share(spec_, config_.train.global_batch)});
+  }
   set_scalars("hyper", update_hyper(config_, number, number - 1));
   session_->run("train");
   WEFT_CHECK(output("train", "apply").get(0) == 1, "ModelRun", "step {} was not applied", number);
@@ -55,6 +59,12 @@ double ModelRun::step(int64_t number, const HostTensor& tokens, const HostTensor
     loss += output("train", fmt::format("loss.{}", i)).get(0);
   }
   return loss / valid;
+}
+
+StepRecord ModelRun::experts() {
+  StepRecord record;
+  read_expert_stats(*session_, spec_, config_.train.global_batch, record);
+  return record;
 }
 
 double ModelRun::norm() { return output("train", "norm").get(0); }
@@ -122,6 +132,12 @@ void ModelRun::set_rows(std::string_view program, const std::string& suffix, int
   HostTensor positions(type);
   for (int64_t i = 0; i < positions.size(); ++i) {
     positions.set(i, static_cast<double>(i % config_.data.seq_len));
+  }
+  if (session_->has_input(program, "lengths" + suffix)) {
+    const TensorType rows{DType::i32, {config_.train.micro_batch}};
+    set(program, "lengths" + suffix,
+        HostTensor(rows, std::vector<double>(static_cast<size_t>(config_.train.micro_batch),
+                                             static_cast<double>(config_.data.seq_len))));
   }
   set(program, "tokens" + suffix, cut(tokens, begin, type));
   set(program, "positions" + suffix, positions);

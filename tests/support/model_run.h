@@ -12,6 +12,7 @@
 #include "weft/checkpoint/hf_import.h"
 #include "weft/plan/plan.h"
 #include "weft/runtime/session.h"
+#include "weft/train/metrics.h"
 
 namespace weft::test {
 
@@ -30,6 +31,8 @@ class ModelRun {
   /// labels already shifted). Returns the loss: sum / valid labels of the whole batch, 0 without
   /// one.
   double step(int64_t number, const HostTensor& tokens, const HostTensor& labels);
+  /// What the routers of the last step said; without experts an empty record.
+  StepRecord experts();
   /// Global gradient norm of the last step.
   double norm();
   /// Gradients of the last step and current weights, as whole f64 tensors by Hugging Face name.
@@ -49,6 +52,7 @@ class ModelRun {
   HostTensor output(std::string_view program, const std::string& name);
 
   Config config_;
+  ModelSpec spec_;
   std::unique_ptr<Backend> backend_;
   std::unique_ptr<Plan> plan_;
   std::unique_ptr<Session> session_;

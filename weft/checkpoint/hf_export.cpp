@@ -11,6 +11,7 @@
 #include "weft/checkpoint/checkpoint.h"
 #include "weft/checkpoint/content.h"
 #include "weft/checkpoint/finite.h"
+#include "weft/checkpoint/hf_names.h"
 #include "weft/checkpoint/logical.h"
 #include "weft/io/atomic_folder.h"
 
@@ -26,12 +27,13 @@ constexpr std::array kCopiedFiles = {
     "chat_template.json", "generation_config.json",
 };
 
-/// One tensor to export; read() gives all of it, packed, valid until the next read.
+/// One logical tensor to export; read() gives all of it, packed, valid until the next read.
 struct Source {
   std::string name;
   DType dtype;
   Shape shape;
   std::function<const void*()> read;
+  std::vector<HfPart> parts = {};  // as it is spelled in the folder
 };
 
 std::string torch_name(DType dtype) {
@@ -57,8 +59,13 @@ class Exporter {
            const ExportOptions& options)
       : files_(files), model_(model), out_(out), options_(options) {}
 
-  ExportReport run(const std::vector<Source>& sources) {
+  ExportReport run(std::vector<Source> sources) {
     check_target();
+    const Json* type = model_.hf_config.find("model_type");
+    for (Source& source : sources) {
+      source.parts = hf_parts(source.name, source.shape,
+                              type != nullptr && type->is_string() ? type->as_string() : "");
+    }
     const DType dtype = options_.dtype ? require_dtype(std::string(dtype_name(*options_.dtype)))
                                        : require_dtype(model_.dtype.empty() ? "f32" : model_.dtype);
     report_.dtype = dtype_name(dtype);
@@ -85,40 +92,61 @@ class Exporter {
     }
   }
 
-  DType dtype_of(const std::string& name, DType otherwise) const {
-    const auto found = model_.tensor_dtypes.find(name);
-    if (options_.dtype || found == model_.tensor_dtypes.end()) return otherwise;
-    return require_dtype(found->second);
+  /// A tensor keeps the precision of the file it came from, which may have spelled it otherwise.
+  DType dtype_of(const HfPart& part, const Source& source, DType otherwise) const {
+    if (options_.dtype) return otherwise;
+    for (const std::string& name : {part.name, source.name}) {
+      const auto found = model_.tensor_dtypes.find(name);
+      if (found != model_.tensor_dtypes.end()) return require_dtype(found->second);
+    }
+    return otherwise;
   }
 
   void write_tensors(const std::string& folder, const std::vector<Source>& sources, DType dtype) {
     std::vector<TensorInfo> infos;
-    std::map<std::string_view, const Source*> by_name;
+    std::map<std::string_view, const Source*> left;  // by the name of each part
     for (const Source& source : sources) {
-      infos.push_back({source.name, dtype_of(source.name, dtype), source.shape});
-      by_name[source.name] = &source;
+      for (const HfPart& part : source.parts) {
+        infos.push_back({part.name, dtype_of(part, source, dtype), part.shape});
+        left[part.name] = &source;
+      }
     }
     HfWriter writer(files_, folder, infos, options_.shard_bytes);
-    std::vector<char> converted;
     for (const std::string& name : writer.order()) {
-      const Source& source = *by_name.at(name);
-      const DType to = dtype_of(name, dtype);
-      const int64_t count = num_elements(source.shape);
-      converted.resize(static_cast<size_t>(count * dtype_size(to)));
+      const auto found = left.find(name);
+      if (found == left.end()) continue;  // with another part of its tensor
+      const Source& source = *found->second;
       const void* data = source.read();
-      convert_elements(data, source.dtype, converted.data(), to, count);
-      const int64_t bad = find_nonfinite(converted.data(), to, count);
-      if (bad >= 0) {
-        throw InputError("export", fmt::format("tensor \"{}\" holds {} at element {}, expected "
-                                               "values that {} can hold; try --dtype fp32",
-                                               name, load_element(data, source.dtype, bad), bad,
-                                               dtype_name(to)));
+      for (const HfPart& part : source.parts) {
+        write_part(writer, source, data, part, dtype_of(part, source, dtype));
+        left.erase(part.name);
       }
-      writer.write(name, converted.data());
-      ++report_.tensors;
-      report_.bytes += static_cast<int64_t>(converted.size());
     }
     writer.finish();
+  }
+
+  void write_part(HfWriter& writer, const Source& source, const void* whole, const HfPart& part,
+                  DType to) {
+    const int64_t count = num_elements(part.shape);
+    const void* data = whole;
+    if (source.parts.size() > 1) {
+      part_.resize(static_cast<size_t>(count * dtype_size(source.dtype)));
+      copy_overlap({Shape(source.shape.size(), 0), source.shape}, whole, part.box, part_.data(),
+                   dtype_size(source.dtype));
+      data = part_.data();
+    }
+    converted_.resize(static_cast<size_t>(count * dtype_size(to)));
+    convert_elements(data, source.dtype, converted_.data(), to, count);
+    const int64_t bad = find_nonfinite(converted_.data(), to, count);
+    if (bad >= 0) {
+      throw InputError("export", fmt::format("tensor \"{}\" holds {} at element {}, expected "
+                                             "values that {} can hold; try --dtype fp32",
+                                             part.name, load_element(data, source.dtype, bad), bad,
+                                             dtype_name(to)));
+    }
+    writer.write(part.name, converted_.data());
+    ++report_.tensors;
+    report_.bytes += static_cast<int64_t>(converted_.size());
   }
 
   void write_config(const std::string& folder, DType dtype) const {
@@ -143,6 +171,8 @@ class Exporter {
   std::string out_;
   const ExportOptions& options_;
   ExportReport report_;
+  std::vector<char> part_;
+  std::vector<char> converted_;
 };
 
 }  // namespace
@@ -162,7 +192,7 @@ ExportReport export_checkpoint(FileSystem& files, const std::string& checkpoint,
                          return buffer.data();
                        }});
   }
-  return Exporter(files, manifest.model, out, options).run(sources);
+  return Exporter(files, manifest.model, out, options).run(std::move(sources));
 }
 
 ExportReport export_states(FileSystem& files, StateStore& states, const ModelInfo& model,
@@ -177,7 +207,7 @@ ExportReport export_states(FileSystem& files, StateStore& states, const ModelInf
     sources.push_back({group.name, group.dtype, group.shape,
                        [&assembler, &group] { return assembler.assemble(group); }});
   }
-  return Exporter(files, model, out, options).run(sources);
+  return Exporter(files, model, out, options).run(std::move(sources));
 }
 
 }  // namespace weft

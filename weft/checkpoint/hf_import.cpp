@@ -14,6 +14,7 @@
 #include "weft/checkpoint/agree.h"
 #include "weft/checkpoint/fill.h"
 #include "weft/checkpoint/finite.h"
+#include "weft/checkpoint/hf_names.h"
 #include "weft/checkpoint/logical.h"
 #include "weft/io/hf_folder.h"
 
@@ -53,7 +54,7 @@ class Importer {
     const std::map<std::string, Shape> wanted = all_tensors(communicator_, failure, groups_);
     failure = failure_of([&] {
       match_names(wanted);
-      for (const LogicalGroup& group : groups_) load(group, *matches_.at(group.name));
+      for (const LogicalGroup& group : groups_) load(group, matches_.at(group.name));
       states_.refresh_copies();
     });
     agree(communicator_, failure);
@@ -61,21 +62,31 @@ class Importer {
   }
 
  private:
+  /// A tensor of the files, and what it holds of the logical one.
+  struct Match {
+    const HfTensors::Item* item;
+    HfPart part;
+  };
+
   ImportReport report() const {
     ImportReport report;
     std::map<std::string, int64_t> elements_by_dtype;
-    for (const auto& [name, item] : matches_) {
-      elements_by_dtype[std::string(dtype_name(item->entry.dtype))] +=
-          num_elements(item->entry.shape);
-      ++report.tensors;
-      report.bytes += item->entry.bytes;
+    for (const auto& [name, matches] : matches_) {
+      for (const Match& match : matches) {
+        const TensorEntry& entry = match.item->entry;
+        elements_by_dtype[std::string(dtype_name(entry.dtype))] += num_elements(entry.shape);
+        ++report.tensors;
+        report.bytes += entry.bytes;
+      }
     }
     for (const auto& [dtype, count] : elements_by_dtype) {
       if (report.dtype.empty() || count > elements_by_dtype[report.dtype]) report.dtype = dtype;
     }
-    for (const auto& [name, item] : matches_) {
-      const std::string dtype(dtype_name(item->entry.dtype));
-      if (dtype != report.dtype) report.tensor_dtypes[name] = dtype;
+    for (const auto& [name, matches] : matches_) {
+      for (const Match& match : matches) {
+        const std::string dtype(dtype_name(match.item->entry.dtype));
+        if (dtype != report.dtype) report.tensor_dtypes[match.part.name] = dtype;
+      }
     }
     return report;
   }
@@ -96,23 +107,42 @@ class Importer {
       const auto [twin, is_new] = given.emplace(bare, &item);
       if (!is_new) fail(item, fmt::format("is the same as \"{}\"", twin->second->entry.name));
     }
+    std::set<std::string_view> used;
     for (const auto& [name, shape] : wanted) {
-      const auto found = given.find(bare_name(name));
-      if (found == given.end()) {
-        throw InputError(folder_, fmt::format("tensor \"{}\" is missing, expected {}; try the "
-                                              "config.json that belongs to these weights",
-                                              name, shape_text(shape)));
+      std::vector<Match>& matches = matches_[name];
+      for (HfPart& part : spelling(name, shape, given)) {
+        const auto found = given.find(bare_name(part.name));
+        if (found == given.end()) {
+          throw InputError(folder_, fmt::format("tensor \"{}\" is missing, expected {}; try the "
+                                                "config.json that belongs to these weights",
+                                                part.name, shape_text(part.shape)));
+        }
+        check(part.shape, *found->second);
+        used.insert(found->first);
+        matches.push_back({found->second, std::move(part)});
       }
-      check(shape, *found->second);
-      matches_[name] = found->second;
     }
     for (const auto& [bare, item] : given) {
-      if (wanted_bare.count(bare) != 0) continue;
+      if (used.count(bare) != 0) continue;
       if (bare != "lm_head.weight") {
         fail(*item, "is not part of this model; try the config.json that belongs to these weights");
       }
       check_tied_head(*item, given);
     }
+  }
+
+  /// The spelling that the files use, or the usual one when they have nothing of the tensor.
+  static std::vector<HfPart> spelling(
+      const std::string& name, const Shape& shape,
+      const std::map<std::string_view, const HfTensors::Item*>& given) {
+    std::vector<std::vector<HfPart>> all = hf_spellings(name, shape);
+    for (std::vector<HfPart>& parts : all) {
+      const bool any = std::any_of(parts.begin(), parts.end(), [&](const HfPart& part) {
+        return given.count(bare_name(part.name)) != 0;
+      });
+      if (any) return std::move(parts);
+    }
+    return std::move(all.front());
   }
 
   void check(const Shape& shape, const HfTensors::Item& item) const {
@@ -158,15 +188,23 @@ class Importer {
     return true;
   }
 
-  void load(const LogicalGroup& group, const HfTensors::Item& item) {
+  void load(const LogicalGroup& group, const std::vector<Match>& matches) {
+    TensorFill fill(states_, group, group.dtype);
+    for (const Match& match : matches) {
+      if (fill.needs(match.part.box)) read(group, match, fill);
+    }
+    fill.write();
+  }
+
+  void read(const LogicalGroup& group, const Match& match, TensorFill& fill) {
     constexpr int64_t kChunkElements = 1 << 18;
+    const HfTensors::Item& item = *match.item;
     const DType from = item.entry.dtype;
     const int64_t size = dtype_size(from);
-    const Box all{Shape(group.shape.size(), 0), group.shape};
-    TensorFill fill(states_, group, group.dtype);
-    for (int64_t at = 0; at < group.elements(); at += kChunkElements) {
-      const int64_t count = std::min(kChunkElements, group.elements() - at);
-      if (!fill.needs(all, at, count)) continue;
+    const int64_t elements = num_elements(match.part.box.extent);
+    for (int64_t at = 0; at < elements; at += kChunkElements) {
+      const int64_t count = std::min(kChunkElements, elements - at);
+      if (!fill.needs(match.part.box, at, count)) continue;
       source_.resize(static_cast<size_t>(count * size));
       tensors_->read(item, at * size, source_.data(), count * size);
       if (const int64_t bad = find_nonfinite(source_.data(), from, count); bad >= 0) {
@@ -179,9 +217,8 @@ class Importer {
         fail(item, fmt::format("holds {}, which {} cannot hold",
                                load_element(source_.data(), from, over), dtype_name(group.dtype)));
       }
-      fill.add(all, at, count, converted_.data());
+      fill.add(match.part.box, at, count, converted_.data());
     }
-    fill.write();
   }
 
   FileSystem& files_;
@@ -190,7 +227,7 @@ class Importer {
   Communicator* communicator_;
   std::optional<HfTensors> tensors_;
   std::vector<LogicalGroup> groups_;
-  std::map<std::string, const HfTensors::Item*> matches_;  // of the whole model
+  std::map<std::string, std::vector<Match>> matches_;  // of the whole model
   std::vector<char> source_;
   std::vector<char> converted_;
 };

@@ -32,11 +32,11 @@ class LateUpdate {
     return producer != kNoNode && is_update_[at(producer)];
   }
 
-  /// Parameter whose update reads `value` as its gradient; "" for scalars.
+  /// Parameter whose update reads `value` as its gradient or its statistics; "" for scalars.
   std::string parameter_of(const Node& node, ValueId value) const {
     const Value& first = graph_.value(node.inputs[0]);
-    if (first.kind != ValueKind::state || graph_.type(value) != first.type) return "";
-    if (first.type.elements() == 1 && graph_.value(value).memory_class != MemoryClass::gradients) {
+    if (first.kind != ValueKind::state) return "";
+    if (graph_.type(value).elements() == 1 && graph_.value(value).memory_class != MemoryClass::gradients) {
       return "";
     }
     return parameter_name(first.name);

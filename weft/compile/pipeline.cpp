@@ -202,6 +202,22 @@ void check_lengths(const Config& config, const ModelSpec& spec) {
   }
 }
 
+void check_experts(const Config& config, const ModelSpec& spec) {
+  const int64_t expert = config.parallel.expert;
+  if (expert == 1) return;
+  if (spec.family != Family::moe) {
+    throw UsageError("parallel.expert", fmt::format("got {} for a model of type {} without "
+                                                    "experts, expected 1",
+                                                    expert, spec.model_type));
+  }
+  if (spec.moe.num_experts % expert != 0) {
+    throw UsageError("parallel.expert",
+                     fmt::format("got parallel.expert = {}, expected a divisor of the model's {} "
+                                 "experts",
+                                 expert, spec.moe.num_experts));
+  }
+}
+
 PlanOptions plan_options(const Config& config, const ModelSpec& spec, const Mesh& mesh, int rank) {
   PlanOptions options;
   options.backend = config.device.backend;
@@ -215,7 +231,7 @@ PlanOptions plan_options(const Config& config, const ModelSpec& spec, const Mesh
     options.groups[mesh.name(axis)] = mesh.group(rank, axis);
   }
   options.model.parameters = count_parameters(spec);
-  options.model.active_parameters = options.model.parameters;
+  options.model.active_parameters = count_active_parameters(spec);
   options.model.flops_per_token = flops_per_token(spec, config.data.seq_len);
   options.machine =
       default_cpu_machine(static_cast<int>(std::max<int64_t>(1, config.device.threads)));
@@ -238,6 +254,7 @@ class Compiler {
         options_(options),
         pipeline_(config, spec, support, options) {
     check_lengths(config, spec);
+    check_experts(config, spec);
     programs_ = build_programs(config, spec, options);
     for (Program& program : programs_) pipeline_.shard(program);
     settle_recompute();

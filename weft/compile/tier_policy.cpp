@@ -57,7 +57,7 @@ TierPolicy::TierPolicy(const Config& config, const Graph& graph, const TierBudge
 void TierPolicy::collect(const Graph& graph) {
   for (const State& state : graph.states()) {
     const int64_t bytes = state.type.bytes();
-    if (bytes == 0) continue;
+    if (bytes == 0 || state.pinned) continue;
     const bool weight = state.role == StateRole::weight;
     items(weight ? Class::weights : Class::optimizer).push_back({state.name, bytes});
     const bool updated = state.result != kNoValue && state.slot.empty();

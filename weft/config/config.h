@@ -42,7 +42,15 @@ struct ModelConfig {
   std::optional<int64_t> num_shared_experts;
   std::optional<int64_t> moe_intermediate_size;
   std::optional<bool> norm_topk_prob;
+  std::optional<std::string> router_score;  // softmax, sigmoid
+  std::optional<double> routed_scaling_factor;
+  std::optional<int64_t> n_group;
+  std::optional<int64_t> topk_group;
+  std::optional<int64_t> first_k_dense_replace;
+  // How the experts are trained; also beside `hf`.
   std::optional<double> router_aux_loss_coef;
+  std::optional<double> router_z_loss_coef;
+  std::optional<double> router_bias_rate;
   std::optional<double> capacity_factor;
 };
 

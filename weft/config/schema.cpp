@@ -11,6 +11,7 @@ constexpr Range share() { return {.low = 0, .high = 1, .high_open = true}; }
 
 const Only kRope{"model.family", {"", "llama", "moe"}};
 const Only kMoe{"model.family", {"moe"}};
+const Only kExperts{"model.family", {"", "moe"}};
 const Only kAdamw{"optimizer.name", {"adamw"}};
 const Only kSgd{"optimizer.name", {"sgd"}};
 const Only kFp16{"precision.compute", {"fp16"}};
@@ -82,10 +83,30 @@ const std::vector<KeySpec>& table() {
      .range = at_least(1), .only = kMoe, .help = "Width inside one expert."},
     {.key = "model.norm_topk_prob", .field = AT(model.norm_topk_prob), .only = kMoe,
      .help = "Scale the chosen experts' weights to sum 1."},
+    {.key = "model.router_score", .field = AT(model.router_score), .choices = {"softmax", "sigmoid"},
+     .only = kMoe, .aliases = {"scoring_func", "moe_router_score_function"},
+     .help = "Scores of the experts; unset: softmax. sigmoid has a selection bias (docs/moe.md)."},
+    {.key = "model.routed_scaling_factor", .field = AT(model.routed_scaling_factor),
+     .range = above(0), .only = kMoe, .help = "Factor on the experts' weights, with sigmoid; unset: 1."},
+    {.key = "model.n_group", .field = AT(model.n_group), .range = at_least(1), .only = kMoe,
+     .aliases = {"moe_router_num_groups"}, .help = "Groups of experts, with sigmoid; unset: 1."},
+    {.key = "model.topk_group", .field = AT(model.topk_group), .range = at_least(1), .only = kMoe,
+     .aliases = {"moe_router_group_topk"}, .help = "Groups a token may choose from; unset: all."},
+    {.key = "model.first_k_dense_replace", .field = AT(model.first_k_dense_replace),
+     .range = at_least(0), .only = kMoe, .aliases = {"num_dense_layers"},
+     .help = "Layers at the begin with an ordinary MLP of intermediate_size."},
     {.key = "model.router_aux_loss_coef", .field = AT(model.router_aux_loss_coef),
-     .range = at_least(0), .only = kMoe, .help = "Weight of the load balance loss."},
+     .range = at_least(0), .only = kExperts, .aliases = {"moe_aux_loss_coeff", "aux_loss_alpha"},
+     .help = "Weight of the load balance loss; unset: 0.001, 0 with sigmoid, or that of hf."},
+    {.key = "model.router_z_loss_coef", .field = AT(model.router_z_loss_coef), .range = at_least(0),
+     .only = kExperts, .aliases = {"moe_z_loss_coeff"},
+     .help = "Weight of the loss on large router logits; unset: 0."},
+    {.key = "model.router_bias_rate", .field = AT(model.router_bias_rate), .range = at_least(0),
+     .only = kExperts, .aliases = {"moe_router_bias_update_rate", "bias_update_speed"},
+     .help = "Step of the selection bias; unset: 0.001, with hf 0. Only with sigmoid scores."},
     {.key = "model.capacity_factor", .field = AT(model.capacity_factor), .range = above(0),
-     .only = kMoe, .help = "Slots per expert over the even share; unset: nothing is dropped."},
+     .only = kExperts, .aliases = {"moe_expert_capacity_factor"},
+     .help = "Slots per expert over the even share; unset: nothing is dropped."},
 
     {.key = "data.train", .field = AT(data.train), .path = true,
      .aliases = {"data_path", "train_data", "dataset"},

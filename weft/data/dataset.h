@@ -19,12 +19,14 @@ constexpr int32_t kIgnoredLabel = -100;
 
 /// Where one sample is written, seq_len elements each. labels[s] is the id to be predicted from
 /// tokens [0, s], or kIgnoredLabel. segments[s] numbers the documents of the sample from 0 when
-/// attention is kept inside documents and is 0 otherwise.
+/// attention is kept inside documents and is 0 otherwise. *length is the number of tokens before
+/// the padding.
 struct SampleView {
   int32_t* tokens = nullptr;
   int32_t* labels = nullptr;
   int32_t* positions = nullptr;
   int32_t* segments = nullptr;
+  int32_t* length = nullptr;
 };
 
 struct SampleOptions {

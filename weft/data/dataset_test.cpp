@@ -20,6 +20,7 @@ using Ids = std::vector<int32_t>;
 
 struct Sample {
   Ids tokens, labels, positions, segments;
+  int32_t length = 0;
 };
 
 class DataTest : public testing::Test {
@@ -53,7 +54,7 @@ class DataTest : public testing::Test {
       ids->assign(static_cast<size_t>(data.seq_len()), -7);
     }
     data.read_sample(index, {result.tokens.data(), result.labels.data(), result.positions.data(),
-                             result.segments.data()});
+                             result.segments.data(), &result.length});
     return result;
   }
   template <class Error = InputError>

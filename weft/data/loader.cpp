@@ -25,6 +25,7 @@ GlobalBatch empty_batch(int64_t sequences, int64_t seq_len) {
     batch.positions[i] = static_cast<int32_t>(i % static_cast<size_t>(seq_len));
   }
   batch.segments.assign(size, 0);
+  batch.lengths.assign(static_cast<size_t>(sequences), 0);
   batch.samples.assign(static_cast<size_t>(sequences), 0);
   return batch;
 }
@@ -32,7 +33,7 @@ GlobalBatch empty_batch(int64_t sequences, int64_t seq_len) {
 SampleView row_of(GlobalBatch& batch, int64_t row) {
   const int64_t at = row * batch.seq_len;
   return {batch.tokens.data() + at, batch.labels.data() + at, batch.positions.data() + at,
-          batch.segments.data() + at};
+          batch.segments.data() + at, batch.lengths.data() + row};
 }
 
 int64_t count_valid(const GlobalBatch& batch) {

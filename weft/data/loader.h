@@ -20,6 +20,7 @@ struct GlobalBatch {
   std::vector<int32_t> labels;  // already shifted; -100 where ignored
   std::vector<int32_t> positions;
   std::vector<int32_t> segments;
+  std::vector<int32_t> lengths;  // [sequences]: tokens before the padding
   std::vector<int64_t> samples;  // [sequences]: number of the sample in the run, never used twice
   int64_t valid_labels = 0;      // labels != -100
   int64_t epoch = 0;             // of the first sample, from 0

@@ -115,6 +115,7 @@ void Source::read_stream(int64_t first, int64_t count, int32_t* out) const {
 }
 
 void Source::fill(int64_t length, const SampleView& out) const {
+  *out.length = static_cast<int32_t>(length);
   int32_t position = 0;
   int32_t segment = 0;
   for (int64_t s = 0; s < options_.seq_len; ++s) {

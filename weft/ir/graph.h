@@ -95,6 +95,7 @@ struct State {
   LogicalSlice logical;      // same for a weight, its master and its slots
   std::string slot;          // "" for weights and masters, else "m", "v", "momentum"
   bool decay = false;        // weight decay applies: the logical tensor is a matrix
+  bool pinned = false;       // stays on the device: a few numbers that no optimizer updates
   Tier home = Tier::device;  // where it lies between uses
 };
 

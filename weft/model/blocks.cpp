@@ -41,6 +41,14 @@ ValueId residual_add(ForwardContext& context, ValueId x, ValueId branch) {
   return context.graph.add(OpKind::add, {x, dropout(context, branch)});
 }
 
+ValueId gated_mlp(ForwardContext& context, ValueId x, const std::string& module) {
+  const ValueId gate = linear(context, x, module + ".gate_proj");
+  const ValueId up = linear(context, x, module + ".up_proj");
+  context.graph.set_scope(module + ".act_fn");
+  const ValueId y = context.graph.add(OpKind::glu, {gate, up}, {{"kind", context.spec.activation}});
+  return linear(context, y, module + ".down_proj");
+}
+
 ValueId attention(ForwardContext& context, ValueId q, ValueId k, ValueId v, int64_t layer,
                   double scale) {
   const ModelSpec& spec = context.spec;
@@ -58,6 +66,19 @@ ParamSpec matrix_parameter(const std::string& name, int64_t rows, int64_t column
 
 ParamSpec vector_parameter(const std::string& name, int64_t size, const std::string& init) {
   return {name, name, {size}, {size}, {0}, init, false};
+}
+
+void add_projection(std::vector<ParamSpec>& parameters, const std::string& module, int64_t out,
+                    int64_t in, bool bias) {
+  parameters.push_back(matrix_parameter(module + ".weight", out, in));
+  if (bias) parameters.push_back(vector_parameter(module + ".bias", out, "zeros"));
+}
+
+void add_gated_mlp(std::vector<ParamSpec>& parameters, const std::string& module, int64_t hidden,
+                   int64_t width, bool bias) {
+  add_projection(parameters, module + ".gate_proj", width, hidden, bias);
+  add_projection(parameters, module + ".up_proj", width, hidden, bias);
+  add_projection(parameters, module + ".down_proj", hidden, width, bias);
 }
 
 }  // namespace weft

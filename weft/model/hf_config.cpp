@@ -1,65 +1,17 @@
 #include "weft/model/hf_config.h"
 
+#include <algorithm>
+#include <initializer_list>
+
 #include "weft/base/check.h"
+#include "weft/model/hf_fields.h"
+#include "weft/model/hf_moe.h"
+#include "weft/model/moe_config.h"
 
 namespace weft {
 namespace {
 
-/// Field access with defaults; null counts as absent.
-class Fields {
- public:
-  Fields(const Json& json, std::string where) : json_(json), where_(std::move(where)) {}
-
-  const Json* find(const char* key) const {
-    const Json* value = json_.find(key);
-    return value == nullptr || value->is_null() ? nullptr : value;
-  }
-  int64_t integer(const char* key) const { return read_int(key, at(key)); }
-  int64_t integer(const char* key, int64_t otherwise) const {
-    const Json* value = find(key);
-    return value == nullptr ? otherwise : read_int(key, *value);
-  }
-  double number(const char* key, double otherwise) const {
-    const Json* value = find(key);
-    if (value == nullptr) return otherwise;
-    if (!value->is_number()) wrong(key, "a number");
-    return value->as_double();
-  }
-  bool boolean(const char* key, bool otherwise) const {
-    const Json* value = find(key);
-    if (value == nullptr) return otherwise;
-    if (!value->is_bool()) wrong(key, "true or false");
-    return value->as_bool();
-  }
-  std::string text(const char* key, const std::string& otherwise) const {
-    const Json* value = find(key);
-    if (value == nullptr) return otherwise;
-    if (!value->is_string()) wrong(key, "a string");
-    return value->as_string();
-  }
-  const Json& at(const char* key) const {
-    const Json* value = find(key);
-    if (value == nullptr) {
-      throw InputError(where_, fmt::format("got no field {}, expected one", key));
-    }
-    return *value;
-  }
-  [[noreturn]] void wrong(const char* key, const char* expected) const {
-    throw InputError(where_,
-                     fmt::format("field {}: got {}, expected {}", key, at(key).dump(), expected));
-  }
-
- private:
-  int64_t read_int(const char* key, const Json& value) const {
-    if (!value.is_int()) wrong(key, "an integer");
-    return value.as_int();
-  }
-
-  const Json& json_;
-  std::string where_;
-};
-
-void read_gpt2(ModelSpec& spec, const Fields& f, const std::string& where) {
+void read_gpt2(ModelSpec& spec, const HfFields& f, const std::string& where) {
   spec.family = Family::gpt2;
   spec.hidden_size = f.integer("n_embd");
   spec.num_layers = f.integer("n_layer");
@@ -79,11 +31,21 @@ void read_gpt2(ModelSpec& spec, const Fields& f, const std::string& where) {
   spec.window.assign(static_cast<size_t>(std::max<int64_t>(spec.num_layers, 0)), 0);
 }
 
+bool is_one_of(const std::string& type, std::initializer_list<const char*> types) {
+  return std::find(types.begin(), types.end(), type) != types.end();
+}
+
+/// First layer with a window, of those types that have one.
+int64_t first_window_layer(const std::string& type, const HfFields& f) {
+  if (is_one_of(type, {"qwen2", "qwen3"})) return f.integer("max_window_layers", 28);
+  return type == "dots1" ? f.integer("max_window_layers", 62) : 0;
+}
+
 /// Window per layer as each family defines it: layer_types wins, then the family's own switch.
-std::vector<int64_t> read_window(const ModelSpec& spec, const Fields& f, const std::string& where) {
+std::vector<int64_t> read_window(const ModelSpec& spec, const HfFields& f, const std::string& where) {
   const auto layers = static_cast<size_t>(std::max<int64_t>(spec.num_layers, 0));
   const int64_t size = f.integer("sliding_window", 0);
-  const bool qwen = spec.model_type == "qwen2" || spec.model_type == "qwen3";
+  const bool qwen = is_one_of(spec.model_type, {"qwen2", "qwen3", "qwen3_moe"});
   const bool enabled = qwen ? f.boolean("use_sliding_window", false) : size > 0;
   std::vector<int64_t> window(layers, 0);
   if (const Json* types = f.find("layer_types")) {
@@ -104,20 +66,23 @@ std::vector<int64_t> read_window(const ModelSpec& spec, const Fields& f, const s
     return window;
   }
   if (!enabled || size <= 0) return window;
-  if (spec.model_type == "llama") {
-    throw InputError(where,
-                     "got sliding_window with model_type llama, which has no window; try "
-                     "model_type mistral");
+  if (is_one_of(spec.model_type, {"llama", "deepseek"})) {
+    throw InputError(where, fmt::format("got sliding_window with model_type {}, which has no "
+                                        "window; try model_type {}",
+                                        spec.model_type,
+                                        spec.family == Family::moe ? "mixtral" : "mistral"));
   }
-  const int64_t first = qwen ? f.integer("max_window_layers", 28) : 0;
+  const int64_t first = first_window_layer(spec.model_type, f);
   for (size_t i = 0; i < layers; ++i) {
     if (static_cast<int64_t>(i) >= first) window[i] = size;
   }
   return window;
 }
 
-void read_llama(ModelSpec& spec, const Fields& f, const std::string& where) {
-  spec.family = Family::llama;
+void read_llama(ModelSpec& spec, const HfFields& f, const std::string& where) {
+  const bool moe = is_moe_type(spec.model_type);
+  const bool mixtral = spec.model_type == "mixtral";
+  spec.family = moe ? Family::moe : Family::llama;
   spec.hidden_size = f.integer("hidden_size");
   spec.num_layers = f.integer("num_hidden_layers");
   spec.num_heads = f.integer("num_attention_heads");
@@ -126,25 +91,28 @@ void read_llama(ModelSpec& spec, const Fields& f, const std::string& where) {
   if (f.find("head_dim") != nullptr) head_dim = f.integer("head_dim");
   if (!head_dim && spec.model_type == "qwen3") head_dim = 128;  // default of that configuration
   spec.head_dim = resolve_head_dim(head_dim, spec.hidden_size, spec.num_heads, where);
-  spec.intermediate_size = f.integer("intermediate_size");
+  spec.intermediate_size = f.find("intermediate_size") == nullptr && moe
+                               ? f.integer("moe_intermediate_size")
+                               : f.integer("intermediate_size");
   spec.vocab_size = f.integer("vocab_size");
   spec.max_positions = f.integer("max_position_embeddings", 2048);
-  spec.norm_eps = f.number("rms_norm_eps", 1e-6);
+  spec.norm_eps = f.number("rms_norm_eps", mixtral ? 1e-5 : 1e-6);
   spec.activation = resolve_activation(f.text("hidden_act", "silu"), where + ": hidden_act");
   const bool attention_bias = f.boolean("attention_bias", false);
-  const bool mistral = spec.model_type == "mistral";
+  const bool mistral = spec.model_type == "mistral" || mixtral;
   spec.qkv_bias = spec.model_type == "qwen2" || (!mistral && attention_bias);
   spec.o_bias = spec.model_type != "qwen2" && !mistral && attention_bias;
   spec.mlp_bias = spec.model_type == "llama" && f.boolean("mlp_bias", false);
-  spec.qk_norm = spec.model_type == "qwen3";
+  spec.qk_norm = is_one_of(spec.model_type, {"qwen3", "qwen3_moe", "dots1"});
   spec.tied = f.boolean("tie_word_embeddings", false);
-  const double theta = f.number("rope_theta", 10000.0);
+  const double theta = f.number("rope_theta", mixtral ? 1e6 : 10000.0);
   spec.rope.theta = theta;
   for (const char* key : {"rope_scaling", "rope_parameters"}) {
     if (const Json* rope = f.find(key))
       spec.rope = rope_from_json(*rope, theta, where + ": " + key);
   }
   spec.window = read_window(spec, f, where);
+  if (moe) read_moe(spec, f, where);
 }
 
 Json rope_json(const RopeSpec& rope) {
@@ -158,11 +126,13 @@ Json rope_json(const RopeSpec& rope) {
 }
 
 Json make_llama_json(const ModelSpec& spec) {
-  const std::string type = spec.qk_norm                    ? "qwen3"
+  const std::string type = spec.family == Family::moe      ? spec.model_type
+                           : spec.qk_norm                  ? "qwen3"
                            : spec.qkv_bias && !spec.o_bias ? "qwen2"
                            : spec.model_type == "mistral"  ? "mistral"
                                                            : "llama";
-  const std::string architecture = type == "qwen3"     ? "Qwen3ForCausalLM"
+  const std::string architecture = spec.family == Family::moe ? moe_architecture(type)
+                                   : type == "qwen3"     ? "Qwen3ForCausalLM"
                                    : type == "qwen2"   ? "Qwen2ForCausalLM"
                                    : type == "mistral" ? "MistralForCausalLM"
                                                        : "LlamaForCausalLM";
@@ -186,11 +156,14 @@ Json make_llama_json(const ModelSpec& spec) {
                     {"tie_word_embeddings", spec.tied},
                     {"initializer_range", spec.initializer_range}});
   if (type == "llama") json.set("mlp_bias", spec.mlp_bias);
+  if (spec.family == Family::moe) add_moe_json(spec, json);
   const int64_t window = spec.window.empty() ? 0 : spec.window[0];
-  if (type == "mistral") json.set("sliding_window", window > 0 ? Json(window) : Json());
-  if ((type == "qwen2" || type == "qwen3") && window > 0) {
+  if (is_one_of(type, {"mistral", "mixtral", "dots1"})) json.set("sliding_window", window > 0 ? Json(window) : Json());
+  if (is_one_of(type, {"qwen2", "qwen3", "qwen3_moe"}) && window > 0) {
     json.set("use_sliding_window", true);
     json.set("sliding_window", window);
+  }
+  if (is_one_of(type, {"qwen2", "qwen3", "dots1"}) && window > 0) {
     json.set("max_window_layers", int64_t{0});
   }
   return json;
@@ -242,7 +215,7 @@ int64_t resolve_head_dim(std::optional<int64_t> head_dim, int64_t hidden, int64_
 
 RopeSpec rope_from_json(const Json& json, double theta, const std::string& where) {
   if (!json.is_object()) throw InputError(where, "got something else, expected an object");
-  const Fields f(json, where);
+  const HfFields f(json, where);
   RopeSpec rope;
   rope.theta = f.number("rope_theta", theta);
   rope.type = f.text("rope_type", f.text("type", "default"));
@@ -279,31 +252,34 @@ void check_model_spec(const ModelSpec& spec, const std::string& where) {
     throw UsageError(where, fmt::format("got {} heads and {} kv heads, expected a multiple",
                                         spec.num_heads, spec.num_kv_heads));
   }
-  if (spec.family == Family::llama && spec.head_dim % 2 != 0) {
+  if (spec.family != Family::gpt2 && spec.head_dim % 2 != 0) {
     throw UsageError(where, fmt::format("got head_dim {}, expected an even number with rotary "
                                         "positions",
                                         spec.head_dim));
   }
+  check_moe(spec, where);
   if (!(spec.norm_eps > 0)) {
     throw UsageError(where, fmt::format("got norm epsilon {}, expected > 0", spec.norm_eps));
   }
 }
 
 ModelSpec model_spec_from_hf(const Json& hf, const std::string& where) {
-  const Fields f(hf, where);
+  const HfFields f(hf, where);
   ModelSpec spec;
   spec.hf_config = hf;
   spec.model_type = f.text("model_type", "");
   if (spec.model_type == "gpt2") {
     read_gpt2(spec, f, where);
-  } else if (spec.model_type == "llama" || spec.model_type == "mistral" ||
-             spec.model_type == "qwen2" || spec.model_type == "qwen3") {
+  } else if (is_moe_type(spec.model_type) ||
+             is_one_of(spec.model_type, {"llama", "mistral", "qwen2", "qwen3"})) {
     read_llama(spec, f, where);
   } else {
-    throw UsageError(where,
-                     fmt::format("got model_type \"{}\", expected gpt2, llama, mistral, qwen2 "
-                                 "or qwen3",
-                                 spec.model_type));
+    const bool latent = is_one_of(spec.model_type, {"deepseek_v2", "deepseek_v3"});
+    throw UsageError(where, fmt::format("got model_type \"{}\"{}, expected gpt2, llama, mistral, "
+                                        "qwen2, qwen3, mixtral, qwen3_moe, deepseek or dots1",
+                                        spec.model_type,
+                                        latent ? ", whose latent attention (MLA) is not supported"
+                                               : ""));
   }
   spec.initializer_range = f.number("initializer_range", 0.02);
   check_model_spec(spec, where);

@@ -1,5 +1,6 @@
 // Llama family (llama, mistral, qwen2, qwen3): RMS norm, rotary positions, grouped heads, gated
-// MLP. Qwen2 adds biases on q, k, v; Qwen3 normalises q and k per head before the rotation.
+// MLP. Qwen2 adds biases on q, k, v; Qwen3 normalises q and k per head before the rotation. Family
+// moe is the same with experts in place of some MLPs (moe.cpp).
 #include <cmath>
 
 #include "weft/model/blocks.h"
@@ -34,12 +35,8 @@ ValueId attention_branch(ForwardContext& context, ValueId x, int64_t layer, Valu
 }
 
 ValueId mlp_branch(ForwardContext& context, ValueId x, int64_t layer) {
-  const std::string module = layer_name(layer) + ".mlp";
-  const ValueId gate = linear(context, x, module + ".gate_proj");
-  const ValueId up = linear(context, x, module + ".up_proj");
-  context.graph.set_scope(module + ".act_fn");
-  const ValueId y = context.graph.add(OpKind::glu, {gate, up}, {{"kind", context.spec.activation}});
-  return linear(context, y, module + ".down_proj");
+  if (is_sparse(context.spec, layer)) return moe_branch(context, x, layer);
+  return gated_mlp(context, x, layer_name(layer) + ".mlp");
 }
 
 ValueId rope_table(ForwardContext& context) {
@@ -80,10 +77,6 @@ std::vector<ParamSpec> llama_parameters(const ModelSpec& spec) {
   const int64_t width = spec.hidden_size;
   std::vector<ParamSpec> parameters = {
       matrix_parameter("model.embed_tokens.weight", spec.vocab_size, width)};
-  const auto projection = [&](const std::string& name, int64_t out, int64_t in, bool bias) {
-    parameters.push_back(matrix_parameter(name + ".weight", out, in));
-    if (bias) parameters.push_back(vector_parameter(name + ".bias", out, "zeros"));
-  };
   const auto norm = [&](const std::string& name, int64_t size) {
     parameters.push_back(vector_parameter(name + ".weight", size, "ones"));
   };
@@ -91,18 +84,20 @@ std::vector<ParamSpec> llama_parameters(const ModelSpec& spec) {
     const std::string name = layer_name(layer);
     const std::string attn = name + ".self_attn";
     norm(name + ".input_layernorm", width);
-    projection(attn + ".q_proj", spec.num_heads * spec.head_dim, width, spec.qkv_bias);
-    projection(attn + ".k_proj", spec.num_kv_heads * spec.head_dim, width, spec.qkv_bias);
-    projection(attn + ".v_proj", spec.num_kv_heads * spec.head_dim, width, spec.qkv_bias);
-    projection(attn + ".o_proj", width, spec.num_heads * spec.head_dim, spec.o_bias);
+    add_projection(parameters, attn + ".q_proj", spec.num_heads * spec.head_dim, width, spec.qkv_bias);
+    add_projection(parameters, attn + ".k_proj", spec.num_kv_heads * spec.head_dim, width, spec.qkv_bias);
+    add_projection(parameters, attn + ".v_proj", spec.num_kv_heads * spec.head_dim, width, spec.qkv_bias);
+    add_projection(parameters, attn + ".o_proj", width, spec.num_heads * spec.head_dim, spec.o_bias);
     if (spec.qk_norm) {
       norm(attn + ".q_norm", spec.head_dim);
       norm(attn + ".k_norm", spec.head_dim);
     }
     norm(name + ".post_attention_layernorm", width);
-    projection(name + ".mlp.gate_proj", spec.intermediate_size, width, spec.mlp_bias);
-    projection(name + ".mlp.up_proj", spec.intermediate_size, width, spec.mlp_bias);
-    projection(name + ".mlp.down_proj", width, spec.intermediate_size, spec.mlp_bias);
+    if (is_sparse(spec, layer)) {
+      add_moe_parameters(spec, layer, parameters);
+    } else {
+      add_gated_mlp(parameters, name + ".mlp", width, spec.intermediate_size, spec.mlp_bias);
+    }
   }
   norm("model.norm", width);
   if (!spec.tied) parameters.push_back(matrix_parameter("lm_head.weight", spec.vocab_size, width));

@@ -41,12 +41,15 @@ ModelStates::ModelStates(Graph& graph, const ModelSpec& spec, DType compute, boo
   for (ParamSpec& parameter : model_parameters(spec)) {
     State state;
     state.name = parameter.name;
-    state.type = {parameter.shape.size() >= 2 ? compute : wide, parameter.shape};
+    const bool narrow = parameter.shape.size() >= 2 && !parameter.wide;
+    state.type = {narrow ? compute : wide, parameter.shape};
     state.init = init_of(parameter, spec);
     state.logical = {parameter.hf_name, parameter.hf_shape, parameter.hf_begin};
     state.decay = parameter.decay;
+    state.pinned = !parameter.trained;
     Entry entry;
-    const bool with_master = train && (all_masters || state.type.dtype != wide);
+    const bool with_master =
+        train && parameter.trained && (all_masters || state.type.dtype != wide);
     if (with_master) {
       State master = state;
       master.name += "@master";
@@ -76,7 +79,8 @@ std::string head_parameter(const ModelSpec& spec) {
 ValueId build_hidden(ForwardContext& context) {
   switch (context.spec.family) {
     case Family::gpt2: return gpt2_hidden(context);
-    case Family::llama: return llama_hidden(context);
+    case Family::llama:
+    case Family::moe: return llama_hidden(context);
   }
   throw BugError("model", "unknown family");
 }

@@ -1,4 +1,4 @@
-// Builds the logical forward graph of a model. A family is one page (gpt2.cpp, llama.cpp) written
+// Builds the logical forward graph of a model. A family is one page (gpt2.cpp, llama.cpp with moe.cpp) written
 // for one device; sharding, gradients and tiers come later and never look back here.
 #pragma once
 
@@ -12,7 +12,8 @@
 namespace weft {
 
 /// Adds one state per parameter in model_parameters order: matrices in compute precision, with an
-/// fp32 master beside them when that differs; vectors in parameter precision (f32, or f64 for f64).
+/// fp32 master beside them when that differs; vectors and wide matrices in parameter precision (f32,
+/// or f64 for f64).
 /// Masters only exist in graphs that train; with `all_masters` every parameter has one, so that it
 /// may be placed apart from the weight.
 class ModelStates {
@@ -43,6 +44,8 @@ struct MicroInputs {
   ValueId segments = kNoValue;   // [B,S] i32, optional: documents that must not see each other
   ValueId step = kNoValue;       // [1] i64, with dropout
   ValueId samples = kNoValue;    // [B] i64, with dropout
+  ValueId lengths = kNoValue;    // [B] i32, with experts: tokens of a sequence, padding follows
+  ValueId aux_scale = kNoValue;  // [1], with experts in training: cotangent of the router's losses
 };
 
 struct ForwardContext {
@@ -55,6 +58,7 @@ struct ForwardContext {
   bool dropout = false;   // false in evaluation
   int64_t next_site = 0;  // dropout sites are numbered in graph order
   int64_t loss_ways = 1;  // ranks over which the logits of a micro-batch are spread
+  std::map<int64_t, ValueId> router_stats = {};  // out: per layer with experts, [B,E+4]
 };
 
 /// Embeddings, blocks and final norm: [B,S,H].

@@ -7,6 +7,7 @@
 #include "weft/base/shape.h"
 #include "weft/model/blocks.h"
 #include "weft/model/hf_config.h"
+#include "weft/model/moe_config.h"
 
 namespace weft {
 namespace {
@@ -40,6 +41,16 @@ void refuse_fields_beside_hf(const ModelConfig& c) {
       {"qk_norm", c.qk_norm.has_value()},
       {"sliding_window", c.sliding_window.has_value()},
       {"initializer_range", c.initializer_range.has_value()},
+      {"num_experts", c.num_experts.has_value()},
+      {"num_experts_per_tok", c.num_experts_per_tok.has_value()},
+      {"num_shared_experts", c.num_shared_experts.has_value()},
+      {"moe_intermediate_size", c.moe_intermediate_size.has_value()},
+      {"norm_topk_prob", c.norm_topk_prob.has_value()},
+      {"router_score", c.router_score.has_value()},
+      {"routed_scaling_factor", c.routed_scaling_factor.has_value()},
+      {"n_group", c.n_group.has_value()},
+      {"topk_group", c.topk_group.has_value()},
+      {"first_k_dense_replace", c.first_k_dense_replace.has_value()},
   };
   for (const auto& [key, set] : given) {
     if (set) {
@@ -53,18 +64,21 @@ void refuse_fields_beside_hf(const ModelConfig& c) {
 ModelSpec from_fields(const ModelConfig& config, std::optional<int64_t> tokenizer_vocab) {
   ModelSpec spec;
   const bool gpt2 = config.family == "gpt2";
-  if (!gpt2 && config.family != "llama") {
+  const bool moe = config.family == "moe";
+  if (!gpt2 && !moe && config.family != "llama") {
     throw UsageError("model.family",
-                     fmt::format("got \"{}\", expected gpt2 or llama; try one of them, or hf = a "
-                                 "folder with config.json",
+                     fmt::format("got \"{}\", expected gpt2, llama or moe; try one of them, or hf "
+                                 "= a folder with config.json",
                                  config.family));
   }
-  spec.family = gpt2 ? Family::gpt2 : Family::llama;
+  spec.family = gpt2 ? Family::gpt2 : moe ? Family::moe : Family::llama;
   spec.hidden_size = required(config.hidden_size, "hidden_size");
   spec.num_layers = required(config.num_hidden_layers, "num_hidden_layers");
   spec.num_heads = required(config.num_attention_heads, "num_attention_heads");
-  spec.intermediate_size = gpt2 ? config.intermediate_size.value_or(4 * spec.hidden_size)
-                                : required(config.intermediate_size, "intermediate_size");
+  spec.intermediate_size =
+      gpt2                                         ? config.intermediate_size.value_or(4 * spec.hidden_size)
+      : moe && config.moe_intermediate_size        ? config.intermediate_size.value_or(*config.moe_intermediate_size)
+                                                   : required(config.intermediate_size, "intermediate_size");
   spec.num_kv_heads = config.num_key_value_heads.value_or(spec.num_heads);
   spec.head_dim = resolve_head_dim(config.head_dim, spec.hidden_size, spec.num_heads, "model");
   if (config.vocab_size) {
@@ -83,7 +97,7 @@ ModelSpec from_fields(const ModelConfig& config, std::optional<int64_t> tokenize
   spec.qkv_bias = gpt2 || config.attention_bias.value_or(false);
   spec.o_bias = spec.qkv_bias;
   spec.mlp_bias = gpt2 || config.mlp_bias.value_or(false);
-  spec.qk_norm = config.qk_norm.value_or(false);
+  spec.qk_norm = config.qk_norm.value_or(moe && config.router_score == "sigmoid");
   spec.initializer_range = config.initializer_range.value_or(0.02);
   if (gpt2 && (config.rope_theta || config.rope_parameters || config.qk_norm ||
                config.sliding_window || config.head_dim)) {
@@ -92,12 +106,12 @@ ModelSpec from_fields(const ModelConfig& config, std::optional<int64_t> tokenize
                      "has none; try family = \"llama\" or drop the key");
   }
   const bool window = config.sliding_window.value_or(0) > 0;
-  if ((spec.qk_norm || window) && spec.mlp_bias) {
+  if (!moe && (spec.qk_norm || window) && spec.mlp_bias) {
     throw UsageError("model.mlp_bias",
                      "got true with qk_norm or sliding_window, which no Hugging "
                      "Face family can express; try mlp_bias = false");
   }
-  if (window && spec.qkv_bias && !spec.qk_norm) {
+  if (!moe && window && spec.qkv_bias && !spec.qk_norm) {
     throw UsageError("model.attention_bias",
                      "got true with sliding_window, which the mistral family cannot express; try "
                      "attention_bias = false");
@@ -110,6 +124,7 @@ ModelSpec from_fields(const ModelConfig& config, std::optional<int64_t> tokenize
                     : spec.qk_norm          ? "qwen3"
                     : config.sliding_window ? "mistral"
                                             : "llama";
+  if (moe) read_moe_fields(spec, config);
   return spec;
 }
 
@@ -129,6 +144,7 @@ ModelSpec make_model_spec(const ModelConfig& config, std::optional<int64_t> toke
     spec = from_fields(config, tokenizer_vocab);
   }
   spec.dropout = config.dropout;
+  apply_moe_training(spec, config);
   check_model_spec(spec, config.hf.empty() ? "model" : config.hf + "/config.json");
   return spec;
 }
@@ -137,21 +153,43 @@ std::vector<ParamSpec> model_parameters(const ModelSpec& spec) {
   return spec.family == Family::gpt2 ? gpt2_parameters(spec) : llama_parameters(spec);
 }
 
+namespace {
+
+bool is_embedding(const ParamSpec& parameter) {
+  return parameter.name.find("embed_tokens") != std::string::npos ||
+         parameter.name.find(".wte.") != std::string::npos ||
+         parameter.name.find(".wpe.") != std::string::npos;
+}
+
+/// Elements that one token meets: all, of stacked experts those it is sent to.
+int64_t active_elements(const ModelSpec& spec, const ParamSpec& parameter) {
+  const int64_t all = num_elements(parameter.shape);
+  return parameter.shape.size() == 3 ? all / spec.moe.num_experts * spec.moe.top_k : all;
+}
+
+}  // namespace
+
 int64_t count_parameters(const ModelSpec& spec) {
   int64_t count = 0;
-  for (const ParamSpec& parameter : model_parameters(spec)) count += num_elements(parameter.shape);
+  for (const ParamSpec& parameter : model_parameters(spec)) {
+    if (parameter.trained) count += num_elements(parameter.shape);
+  }
+  return count;
+}
+
+int64_t count_active_parameters(const ModelSpec& spec) {
+  int64_t count = 0;
+  for (const ParamSpec& parameter : model_parameters(spec)) {
+    if (parameter.trained) count += active_elements(spec, parameter);
+  }
   return count;
 }
 
 int64_t count_matmul_parameters(const ModelSpec& spec) {
   int64_t count = spec.vocab_size * spec.hidden_size;  // head
   for (const ParamSpec& parameter : model_parameters(spec)) {
-    const bool embedding = parameter.name.find("embed_tokens") != std::string::npos ||
-                           parameter.name.find(".wte.") != std::string::npos ||
-                           parameter.name.find(".wpe.") != std::string::npos;
-    if (parameter.shape.size() == 2 && !embedding && parameter.name != "lm_head.weight") {
-      count += num_elements(parameter.shape);
-    }
+    if (parameter.shape.size() < 2 || is_embedding(parameter)) continue;
+    if (parameter.name != "lm_head.weight") count += active_elements(spec, parameter);
   }
   return count;
 }

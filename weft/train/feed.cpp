@@ -39,6 +39,10 @@ void feed_rows(Session& session, std::string_view program, const GlobalBatch& gl
   ids("labels", global.labels);
   ids("positions", global.positions);
   ids("segments", global.segments);
+  if (session.has_input(program, "lengths" + suffix)) {
+    session.set_input(program, "lengths" + suffix, global.lengths.data() + first,
+                      batch * static_cast<int64_t>(sizeof(int32_t)));
+  }
   if (session.has_input(program, "samples" + suffix)) {
     session.set_input(program, "samples" + suffix, global.samples.data() + first,
                       batch * static_cast<int64_t>(sizeof(int64_t)));
@@ -63,6 +67,18 @@ void feed_scalars(Session& session, std::string_view program, std::string_view i
     store_element(bytes.data(), type.dtype, static_cast<int64_t>(i), values[i]);
   }
   session.set_input(program, input, bytes.data(), type.bytes());
+}
+
+std::vector<double> read_values(Session& session, std::string_view program,
+                                std::string_view output) {
+  const TensorType& type = operand(session, program, output, false).type;
+  std::vector<std::byte> bytes(static_cast<size_t>(type.bytes()));
+  session.get_output(program, output, bytes.data(), type.bytes());
+  std::vector<double> values;
+  for (int64_t i = 0; i < type.elements(); ++i) {
+    values.push_back(load_element(bytes.data(), type.dtype, i));
+  }
+  return values;
 }
 
 double read_scalar(Session& session, std::string_view program, std::string_view output) {

@@ -10,8 +10,8 @@
 
 namespace weft {
 
-/// Rows [first, first + batch) of `global` become tokens, labels, positions (and segments, samples
-/// where the program has them); `suffix` is ".<micro>" in program "train", "" in "eval".
+/// Rows [first, first + batch) of `global` become tokens, labels, positions (and segments,
+/// lengths, samples where the program has them); `suffix` is ".<micro>" in program "train", "" in "eval".
 void feed_rows(Session& session, std::string_view program, const GlobalBatch& global, int64_t first,
                int64_t batch, const std::string& suffix);
 
@@ -25,6 +25,9 @@ int64_t data_ways(const Plan& plan);
 void feed_scalars(Session& session, std::string_view program, std::string_view input,
                   const std::vector<double>& values);
 
+/// Reads a floating output.
+std::vector<double> read_values(Session& session, std::string_view program,
+                                std::string_view output);
 /// Reads a one-element output as double.
 double read_scalar(Session& session, std::string_view program, std::string_view output);
 

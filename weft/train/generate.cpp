@@ -25,6 +25,10 @@ std::vector<float> next_logits(Job& job, const std::vector<int32_t>& ids) {
   session.set_input("logits", "tokens", tokens.data(), tokens_type.bytes());
   session.set_input("logits", "positions", positions.data(), tokens_type.bytes());
   session.set_input("logits", "last", &last, sizeof(last));
+  if (session.has_input("logits", "lengths")) {
+    const auto length = static_cast<int32_t>(visible);
+    session.set_input("logits", "lengths", &length, sizeof(length));
+  }
   session.run("logits");
   const auto& type = job.plan.buffers[static_cast<size_t>(program.outputs.at("logits"))].type;
   std::vector<std::byte> raw(static_cast<size_t>(type.bytes()));

@@ -120,6 +120,10 @@ std::string step_line(const StepRecord& r, int64_t total_steps) {
       fmt::format("step {}  loss {:.4f}  norm {:.4g}  lr {:.2e}  {} tok/s  {:.1f} ms",
                   position_text(r.step, total_steps), r.loss, r.grad_norm, r.lr,
                   count_text(r.tokens_per_s), r.step_ms);
+  if (r.has_experts) {
+    line += fmt::format("  aux {:.4f}", r.aux_loss);
+    if (r.dropped_tokens > 0) line += fmt::format("  dropped {}", r.dropped_tokens);
+  }
   if (r.skipped) line += fmt::format("  skipped (loss scale {:g})", r.loss_scale);
   return line;
 }

@@ -15,6 +15,7 @@
 #include "weft/plan/machine.h"
 #include "weft/train/agree.h"
 #include "weft/train/evaluate.h"
+#include "weft/train/expert_stats.h"
 #include "weft/train/feed.h"
 #include "weft/train/job.h"
 #include "weft/train/pending_update.h"
@@ -200,6 +201,10 @@ class Trainer {
     const auto valid = static_cast<double>(std::max<int64_t>(1, batch.valid_labels));
     feed_scalars(session(), "train", "grad_scale", {scale / valid});
     feed_scalars(session(), "train", "inv_scale", {1.0 / scale});
+    if (session().has_input("train", "aux_scale")) {
+      const double share = aux_share(job_->spec, cfg().train.global_batch);
+      feed_scalars(session(), "train", "aux_scale", {scale * share});
+    }
     const auto updates = static_cast<int64_t>(state_.counters["updates_applied"]);
     const std::vector<double> hyper = update_hyper(cfg(), record.step, updates);
     pending_->feed(hyper);
@@ -236,6 +241,7 @@ class Trainer {
     }
     record.tokens = batch.valid_labels;
     record.loss = batch.valid_labels > 0 ? sum / static_cast<double>(batch.valid_labels) : 0.0;
+    read_expert_stats(session(), job_->spec, cfg().train.global_batch, record);
     record.grad_norm = read_scalar(session(), "train", "norm");
     record.skipped = read_scalar(session(), "train", "apply") == 0.0;
     record.tokens_total = state_.tokens_total + batch.valid_labels;
