@@ -45,6 +45,25 @@ std::vector<ShardEntry> llama_entries(const ModelSpec& spec) {
           entry_of("lm_head", kColumn)};
 }
 
+/// Weights of experts are (experts, in, out): the experts over their own axis, inside an expert as in
+/// a dense MLP. Shared experts are one.
+std::vector<ShardEntry> moe_entries(const ModelSpec& spec) {
+  std::vector<ShardEntry> entries;
+  const bool all_sparse = count_sparse_layers(spec) == spec.num_layers;
+  for (ShardEntry& entry : llama_entries(spec)) {
+    const bool dense = entry.pattern.starts_with("model.layers.*.mlp.");
+    if (!dense || !all_sparse) entries.push_back(std::move(entry));
+  }
+  const std::string mlp = "model.layers.*.mlp.";
+  for (const char* name : {"gate_proj", "up_proj"}) {
+    entries.push_back(entry_of(mlp + "experts." + name, {"expert", "", "op"}));
+    if (spec.moe.shared > 0) entries.push_back(entry_of(mlp + "shared_experts." + name, kColumn));
+  }
+  entries.push_back(entry_of(mlp + "experts.down_proj", {"expert", "op", ""}));
+  if (spec.moe.shared > 0) entries.push_back(entry_of(mlp + "shared_experts.down_proj", kRow));
+  return entries;
+}
+
 /// A user who places q, k, v and o takes over the heads.
 bool heads_are_given(const std::vector<ShardEntry>& given, const ModelSpec& spec) {
   const std::string module = spec.family == Family::gpt2 ? "transformer.h.0.attn.c_attn"
@@ -118,7 +137,12 @@ Mesh make_mesh(const ParallelConfig& parallel) {
 }
 
 std::vector<ShardEntry> default_entries(const ModelSpec& spec) {
-  return spec.family == Family::gpt2 ? gpt2_entries(spec) : llama_entries(spec);
+  switch (spec.family) {
+    case Family::gpt2: return gpt2_entries(spec);
+    case Family::llama: return llama_entries(spec);
+    case Family::moe: return moe_entries(spec);
+  }
+  throw BugError("compile", "unknown family");
 }
 
 std::vector<ShardEntry> shard_entries(const Config& config, const ModelSpec& spec,

@@ -95,8 +95,9 @@ class StepBuilder {
   void add_router_stats(const std::map<int64_t, ValueId>& stats) {
     for (const auto& [layer, rows] : stats) {
       graph_.set_scope(router_module(layer));
-      ValueId& sum = router_stats_.try_emplace(layer, kNoValue).first->second;
-      sum = graph_.add(OpKind::bias_grad, {rows, sum});
+      const ValueId part = graph_.add(OpKind::bias_grad, {rows, kNoValue});
+      const auto [sum, first] = router_stats_.try_emplace(layer, part);
+      if (!first) sum->second = graph_.add(OpKind::add, {sum->second, part});
     }
   }
 
