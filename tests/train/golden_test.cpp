@@ -13,8 +13,10 @@
 #include "weft/checkpoint/hf_import.h"
 #include "weft/checkpoint/session_store.h"
 #include "weft/compile/pipeline.h"
+#include "weft/compile/step_graph.h"
 #include "weft/io/test_folder.h"
 #include "weft/runtime/session.h"
+#include "weft/train/feed.h"
 
 namespace weft::test {
 namespace {
@@ -39,11 +41,49 @@ class GoldenRun {
   double norm() { return run_.norm(); }
   Tensors gradients() { return run_.gradients(); }
   Tensors weights() { return run_.weights(); }
+  StepRecord experts() { return run_.experts(); }
+  /// Balance losses of the last step by layer: means over the sequences.
+  std::vector<double> balance();
 
  private:
   const Golden& golden_;
   ModelRun run_;
 };
+
+std::vector<double> GoldenRun::balance() {
+  std::vector<double> layers;
+  const auto sequences = static_cast<double>(golden_.at("input_ids").type.shape[0]);
+  for (int64_t layer = 0; layer < golden_.spec.num_layers; ++layer) {
+    if (!is_sparse(golden_.spec, layer)) continue;
+    const auto stats = read_values(run_.session(), "train", router_stats_output(layer));
+    layers.push_back(stats.at(static_cast<size_t>(golden_.spec.moe.num_experts) + 1) / sequences);
+  }
+  return layers;
+}
+
+/// Loads of experts and balance losses per layer, those of the golden file as a mean over the
+/// sequences.
+void expect_routing(GoldenRun& run, const Golden& golden) {
+  const HostTensor& losses = golden.at("aux_losses");
+  const HostTensor& tokens = golden.at("expert_tokens");
+  const StepRecord record = run.experts();
+  const std::vector<double> balance = run.balance();
+  const int64_t layers = losses.type.shape[0], sequences = losses.type.shape[1];
+  ASSERT_EQ(static_cast<int64_t>(balance.size()), layers);
+  for (int64_t layer = 0; layer < layers; ++layer) {
+    double mean = 0;
+    for (int64_t b = 0; b < sequences; ++b) mean += losses.get(layer * sequences + b);
+    mean /= static_cast<double>(sequences);
+    EXPECT_NEAR(balance[static_cast<size_t>(layer)], mean, kGradientTolerance * mean);
+    const auto& load = record.expert_tokens.at(static_cast<size_t>(layer));
+    for (int64_t e = 0; e < tokens.type.shape[1]; ++e) {
+      EXPECT_EQ(static_cast<double>(load[static_cast<size_t>(e)]),
+                tokens.get(layer * tokens.type.shape[1] + e))
+          << "layer " << layer << " expert " << e;
+    }
+  }
+  EXPECT_EQ(record.dropped_tokens, 0);
+}
 
 /// Compares the tensors called NAME + suffix in the golden file with `got`.
 void expect_tensors(const Tensors& got, const Golden& golden, const std::string& suffix,
@@ -115,6 +155,7 @@ TEST_P(GoldenTest, LogitsLossAndEveryGradient) {
   EXPECT_NEAR(run.eval_loss(), loss, kGradientTolerance * loss);
   EXPECT_NEAR(run.step(1), loss, kGradientTolerance * loss);
   expect_tensors(run.gradients(), golden, "@grad", kGradientTolerance);
+  if (golden.spec.family == Family::moe) expect_routing(run, golden);
 }
 
 TEST_P(GoldenTest, TenAdamWSteps) {
@@ -127,6 +168,10 @@ TEST_P(GoldenTest, TenAdamWSteps) {
     const double norm = golden.number("adamw.grad_norms", i);
     EXPECT_NEAR(run.step(i + 1), loss, kTrainingTolerance * loss) << "step " << i + 1;
     EXPECT_NEAR(run.norm(), norm, kTrainingTolerance * norm) << "step " << i + 1;
+    if (golden.spec.family == Family::moe) {
+      const double aux = golden.number("adamw.aux_losses", i);
+      EXPECT_NEAR(run.experts().aux_loss, aux, kTrainingTolerance * aux) << "step " << i + 1;
+    }
   }
   Tensors weights = run.weights();
   settle_key_biases(weights, golden, 10 * c.optimizer.lr);

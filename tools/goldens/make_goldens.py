@@ -21,8 +21,10 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 
 import torch
 import transformers
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 from transformers import AutoConfig, AutoModelForCausalLM
+
+import moe_models
 
 VOCAB = 67
 BATCH = 3
@@ -93,6 +95,7 @@ MODELS = {
              num_key_value_heads=1, head_dim=8, tie_word_embeddings=False), True,
     ),
 }
+MODELS |= moe_models.MODELS
 # Written with the field names of transformers 4 (rope_theta, rope_scaling, torch_dtype).
 OLD_SPELLING = {"llama_rope_llama3", "llama_rope_linear", "qwen2"}
 
@@ -112,20 +115,28 @@ def float64_everywhere():
 
 
 def build(fields):
+    if fields["model_type"] == "deepseek":
+        return moe_models.build_deepseek(COMMON, fields).train()
     config = AutoConfig.for_model(**COMMON, **fields)
-    return AutoModelForCausalLM.from_config(config, attn_implementation="eager").train()
+    options = {"experts_implementation": "eager"} if fields["model_type"] in moe_models.TYPES else {}
+    return AutoModelForCausalLM.from_config(config, attn_implementation="eager", **options).train()
 
 
 def randomise(model, seed):
     """No weight keeps a default: a bias, gain or head that is ignored must show."""
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
+        for name, b in model.named_buffers():
+            if name.endswith("e_score_correction_bias"):
+                b.copy_(0.2 * torch.randn(b.shape, generator=generator))
         for name, p in model.named_parameters():
             noise = torch.randn(p.shape, generator=generator)
             if p.ndim == 1 and name.endswith("bias"):
                 p.copy_(0.2 * noise)
             elif p.ndim == 1:
                 p.copy_(1.0 + 0.3 * noise)
+            elif name.endswith("mlp.gate.weight"):
+                p.copy_(0.5 * noise)
             else:
                 p.copy_(0.25 * noise)
 
@@ -148,19 +159,28 @@ def reference(fields, weights):
         model = build(fields)
     missing, unexpected = model.load_state_dict(
         {k: v.double() for k, v in weights.items()}, strict=False)
+    model = model.double()  # buffers
     assert not unexpected and set(missing) <= {"lm_head.weight"}, (missing, unexpected)
     model.tie_weights()
     assert all(p.dtype == torch.float64 for p in model.parameters())
     return model
 
 
-def loss_and_grads(model, ids, labels):
+def loss_and_grads(model, ids, labels, coefficient):
     model.zero_grad(set_to_none=True)
+    routers = moe_models.Routers(model)
     with float64_everywhere():
         out = model(input_ids=ids, labels=labels)
+        calls = routers.take()
+        aux = moe_models.aux_losses(calls, BATCH) if calls else None
     assert out.loss.dtype == torch.float64 and out.logits.dtype == torch.float64
-    out.loss.backward()
-    return out
+    objective = out.loss
+    if calls:
+        assert aux.dtype == torch.float64
+        assert moe_models.narrowest_choice(calls) > 1e-5
+        objective = objective + coefficient * aux.mean()
+    objective.backward()
+    return out, aux, calls
 
 
 def decay_groups(model):
@@ -178,9 +198,10 @@ def train(fields, weights, ids, labels, optimizer_name):
         torch.optim.AdamW(decay_groups(model), **ADAMW) if adamw
         else torch.optim.SGD(model.parameters(), **SGD)
     )
-    losses, norms = [], []
+    losses, norms, aux_losses = [], [], []
     for _ in range(ADAMW_STEPS if adamw else SGD_STEPS):
-        out = loss_and_grads(model, ids, labels)
+        out, aux, _ = loss_and_grads(model, ids, labels, moe_models.coefficient(fields))
+        aux_losses.append(0.0 if aux is None else aux.mean().item())
         limit = MAX_NORM if adamw else float("inf")
         norms.append(torch.nn.utils.clip_grad_norm_(model.parameters(), limit).item())
         losses.append(out.loss.item())
@@ -189,9 +210,19 @@ def train(fields, weights, ids, labels, optimizer_name):
         f"{optimizer_name}.losses": torch.tensor(losses, dtype=torch.float64),
         f"{optimizer_name}.grad_norms": torch.tensor(norms, dtype=torch.float64),
     }
-    for name, p in model.named_parameters():
+    if any(aux_losses):
+        result[f"{optimizer_name}.aux_losses"] = torch.tensor(aux_losses, dtype=torch.float64)
+    for name, p in parameters_and_biases(model):
         result[f"{name}@{optimizer_name}"] = p.detach().to(torch.float32).clone()
     return result
+
+
+def parameters_and_biases(model):
+    """The parameters, and the selection biases of routers, which no optimizer updates."""
+    yield from model.named_parameters()
+    for name, b in model.named_buffers():
+        if name.endswith("e_score_correction_bias"):
+            yield name, b
 
 
 def old_spelling(config):
@@ -220,14 +251,17 @@ def write_model(root, name, fields, trained, seed):
     shutil.rmtree(folder, ignore_errors=True)
     model = build(fields)
     randomise(model, seed)
-    model.save_pretrained(folder)
+    if fields["model_type"] == "deepseek":
+        moe_models.save_deepseek(model, folder, COMMON | fields)
+    else:
+        model.save_pretrained(folder)
     drop_extras(folder)
-    weights = load_file(folder / "model.safetensors")
+    weights = {k: v.detach().clone() for k, v in model.state_dict().items()}
     ids, labels, shifted = batch(seed + 1000)
     plain = model(input_ids=ids, labels=labels)
 
     ref = reference(fields, weights)
-    out = loss_and_grads(ref, ids, labels)
+    out, aux, calls = loss_and_grads(ref, ids, labels, moe_models.coefficient(fields))
     drift = (out.logits.float() - plain.logits).abs().max() / plain.logits.abs().max()
     assert drift < 1e-5, f"{name}: float64 and float32 runs differ by {drift}"
     valid = (shifted != -100).sum()
@@ -240,12 +274,16 @@ def write_model(root, name, fields, trained, seed):
         "loss": out.loss.detach().reshape(1),
         "loss_f32": plain.loss.detach().reshape(1),
     }
+    if calls:
+        tensors["aux_losses"] = aux.detach()
+        tensors["expert_tokens"] = moe_models.expert_tokens(calls)
     for pname, p in ref.named_parameters():
         tensors[f"{pname}@grad"] = p.grad.to(torch.float32).clone()
     if trained:
         tensors |= train(fields, weights, ids, labels, "adamw")
         tensors |= train(fields, weights, ids, labels, "sgd")
-    clean_config(folder, name in OLD_SPELLING)
+    if fields["model_type"] != "deepseek":
+        clean_config(folder, name in OLD_SPELLING)
     if name in OLD_SPELLING:  # the library itself still reads it, and alike
         again = AutoModelForCausalLM.from_pretrained(folder, attn_implementation="eager").train()
         assert torch.equal(again(input_ids=ids).logits, plain.logits), name

@@ -87,8 +87,8 @@ class Exporter {
     }
     if (!model_.hf_config.is_object()) {
       throw InputError("export",
-                       "the checkpoint does not describe its model, so there is no "
-                       "config.json to write");
+                       "got a model that no type of config.json describes (model.gated_mlp = false, "
+                       "or a checkpoint without a description), expected one to write");
     }
   }
 

@@ -11,7 +11,7 @@ constexpr Range share() { return {.low = 0, .high = 1, .high_open = true}; }
 
 const Only kRope{"model.family", {"", "llama", "moe"}};
 const Only kMoe{"model.family", {"moe"}};
-const Only kExperts{"model.family", {"", "moe"}};
+const Only kExperts{"model.family", {"", "moe"}};  // also of a config.json
 const Only kAdamw{"optimizer.name", {"adamw"}};
 const Only kSgd{"optimizer.name", {"sgd"}};
 const Only kFp16{"precision.compute", {"fp16"}};
@@ -63,6 +63,8 @@ const std::vector<KeySpec>& table() {
      .aliases = {"add_qkv_bias"}, .help = "Biases of the attention projections."},
     {.key = "model.mlp_bias", .field = AT(model.mlp_bias), .only = kRope,
      .help = "Biases of the MLP projections."},
+    {.key = "model.gated_mlp", .field = AT(model.gated_mlp), .only = kMoe, .aliases = {"swiglu"},
+     .help = "MLPs and experts have a gate (unset: true); without one no hf folder can be exported."},
     {.key = "model.qk_norm", .field = AT(model.qk_norm), .only = kRope,
      .aliases = {"qk_layernorm"}, .help = "RMS norm of queries and keys per head (qwen3)."},
     {.key = "model.sliding_window", .field = AT(model.sliding_window), .range = at_least(1),

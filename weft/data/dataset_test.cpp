@@ -166,6 +166,8 @@ TEST_F(DataTest, B51_PaddingIsKnownByPlaceAndLabelsShiftOnce) {
   Sample row = sample(*open({path}).train, 0);
   EXPECT_EQ(row.tokens, (Ids{1, 1, 256, 2, 2, 256, 256, 256}));
   EXPECT_EQ(row.labels, (Ids{1, 256, 2, 2, 256, -100, -100, -100}));
+  EXPECT_EQ(row.length, 6);
+  EXPECT_EQ(eval_batch(*open({path}).train, 0, 2).lengths, (std::vector<int32_t>{6, 0}));
   EXPECT_EQ(eval_batch(*open({path}).train, 0, 1).valid_labels, 5);
   config_.mask_boundary = true;
   row = sample(*open({path}).train, 0);

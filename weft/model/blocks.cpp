@@ -41,11 +41,14 @@ ValueId residual_add(ForwardContext& context, ValueId x, ValueId branch) {
   return context.graph.add(OpKind::add, {x, dropout(context, branch)});
 }
 
-ValueId gated_mlp(ForwardContext& context, ValueId x, const std::string& module) {
-  const ValueId gate = linear(context, x, module + ".gate_proj");
+ValueId llama_mlp(ForwardContext& context, ValueId x, const std::string& module) {
+  const bool gated = context.spec.gated;
+  const ValueId gate = gated ? linear(context, x, module + ".gate_proj") : kNoValue;
   const ValueId up = linear(context, x, module + ".up_proj");
   context.graph.set_scope(module + ".act_fn");
-  const ValueId y = context.graph.add(OpKind::glu, {gate, up}, {{"kind", context.spec.activation}});
+  const Attrs kind = {{"kind", context.spec.activation}};
+  const ValueId y = gated ? context.graph.add(OpKind::glu, {gate, up}, kind)
+                          : context.graph.add(OpKind::activation, {up}, kind);
   return linear(context, y, module + ".down_proj");
 }
 
@@ -74,11 +77,12 @@ void add_projection(std::vector<ParamSpec>& parameters, const std::string& modul
   if (bias) parameters.push_back(vector_parameter(module + ".bias", out, "zeros"));
 }
 
-void add_gated_mlp(std::vector<ParamSpec>& parameters, const std::string& module, int64_t hidden,
-                   int64_t width, bool bias) {
-  add_projection(parameters, module + ".gate_proj", width, hidden, bias);
-  add_projection(parameters, module + ".up_proj", width, hidden, bias);
-  add_projection(parameters, module + ".down_proj", hidden, width, bias);
+void add_llama_mlp(const ModelSpec& spec, const std::string& module, int64_t width,
+                   std::vector<ParamSpec>& parameters) {
+  const int64_t hidden = spec.hidden_size;
+  if (spec.gated) add_projection(parameters, module + ".gate_proj", width, hidden, spec.mlp_bias);
+  add_projection(parameters, module + ".up_proj", width, hidden, spec.mlp_bias);
+  add_projection(parameters, module + ".down_proj", hidden, width, spec.mlp_bias);
 }
 
 }  // namespace weft

@@ -17,8 +17,8 @@ ValueId layer_norm(ForwardContext& context, ValueId x, const std::string& module
 ValueId residual_add(ForwardContext& context, ValueId x, ValueId branch);
 /// dropout(x) at a new site.
 ValueId dropout(ForwardContext& context, ValueId x);
-/// Gated MLP of a normed x: down(act(gate x) * up x), from `module`.gate_proj, up_proj, down_proj.
-ValueId gated_mlp(ForwardContext& context, ValueId x, const std::string& module);
+/// MLP of a normed x, from `module`.gate_proj, up_proj, down_proj; see ModelSpec::gated.
+ValueId llama_mlp(ForwardContext& context, ValueId x, const std::string& module);
 /// Causal attention of q, k, v as [B,S,heads x head_dim] under `scale`.
 ValueId attention(ForwardContext& context, ValueId q, ValueId k, ValueId v, int64_t layer,
                   double scale);
@@ -37,8 +37,8 @@ void add_moe_parameters(const ModelSpec& spec, int64_t layer, std::vector<ParamS
 /// `module`.weight [out,in] and, with `bias`, `module`.bias.
 void add_projection(std::vector<ParamSpec>& parameters, const std::string& module, int64_t out,
                     int64_t in, bool bias);
-void add_gated_mlp(std::vector<ParamSpec>& parameters, const std::string& module, int64_t hidden,
-                   int64_t width, bool bias);
+void add_llama_mlp(const ModelSpec& spec, const std::string& module, int64_t width,
+                   std::vector<ParamSpec>& parameters);
 
 /// A whole tensor as parameter; matrices decay and are drawn normal, others are ones or zeros.
 ParamSpec matrix_parameter(const std::string& name, int64_t rows, int64_t columns);

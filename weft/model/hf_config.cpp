@@ -287,6 +287,7 @@ ModelSpec model_spec_from_hf(const Json& hf, const std::string& where) {
 }
 
 Json hf_config_json(const ModelSpec& spec, const std::string& dtype) {
+  if (spec.model_type.empty()) return {};
   Json json = !spec.hf_config.is_null()     ? spec.hf_config
               : spec.family == Family::gpt2 ? make_gpt2_json(spec)
                                             : make_llama_json(spec);

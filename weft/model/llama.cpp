@@ -36,7 +36,7 @@ ValueId attention_branch(ForwardContext& context, ValueId x, int64_t layer, Valu
 
 ValueId mlp_branch(ForwardContext& context, ValueId x, int64_t layer) {
   if (is_sparse(context.spec, layer)) return moe_branch(context, x, layer);
-  return gated_mlp(context, x, layer_name(layer) + ".mlp");
+  return llama_mlp(context, x, layer_name(layer) + ".mlp");
 }
 
 ValueId rope_table(ForwardContext& context) {
@@ -96,7 +96,7 @@ std::vector<ParamSpec> llama_parameters(const ModelSpec& spec) {
     if (is_sparse(spec, layer)) {
       add_moe_parameters(spec, layer, parameters);
     } else {
-      add_gated_mlp(parameters, name + ".mlp", width, spec.intermediate_size, spec.mlp_bias);
+      add_llama_mlp(spec, name + ".mlp", spec.intermediate_size, parameters);
     }
   }
   norm("model.norm", width);

@@ -38,6 +38,7 @@ void refuse_fields_beside_hf(const ModelConfig& c) {
       {"hidden_act", c.hidden_act.has_value()},
       {"attention_bias", c.attention_bias.has_value()},
       {"mlp_bias", c.mlp_bias.has_value()},
+      {"gated_mlp", c.gated_mlp.has_value()},
       {"qk_norm", c.qk_norm.has_value()},
       {"sliding_window", c.sliding_window.has_value()},
       {"initializer_range", c.initializer_range.has_value()},

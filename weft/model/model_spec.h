@@ -46,7 +46,7 @@ struct MoeSpec {
 struct ModelSpec {
   Family family = Family::llama;
   std::string model_type = "llama";  // of config.json: gpt2, llama, mistral, qwen2, qwen3, mixtral,
-                                     // qwen3_moe, deepseek, dots1
+                                     // qwen3_moe, deepseek, dots1; "" when none can express it
   int64_t hidden_size = 0;
   int64_t intermediate_size = 0;
   int64_t num_layers = 0;
@@ -61,6 +61,7 @@ struct ModelSpec {
   bool o_bias = false;
   bool mlp_bias = false;
   bool qk_norm = false;
+  bool gated = true;  // llama and moe: MLP and experts are down(act(gate x) * up x), else down(act(up x))
   bool tied = false;
   double initializer_range = 0.02;
   double dropout = 0.0;
@@ -78,7 +79,7 @@ struct ModelSpec {
 ModelSpec make_model_spec(const ModelConfig& config, std::optional<int64_t> tokenizer_vocab);
 /// From a parsed config.json; `where` is its path for messages.
 ModelSpec model_spec_from_hf(const Json& hf, const std::string& where);
-/// The config.json to export; `dtype` is the stored precision ("bfloat16", "float32", "float16").
+/// The config.json to export, null when no Hugging Face type can express the model; `dtype` is the stored precision ("bfloat16", "float32", "float16").
 Json hf_config_json(const ModelSpec& spec, const std::string& dtype);
 
 /// One trainable tensor: the piece of a Hugging Face tensor that one operator uses.

@@ -59,18 +59,20 @@ ValueId moe_branch(ForwardContext& context, ValueId x, int64_t layer) {
                                  {{"capacity", capacity}});
   // Stands here so that tokens can travel meanwhile.
   const ValueId shared =
-      moe.shared > 0 ? gated_mlp(context, x, module + ".shared_experts") : kNoValue;
+      moe.shared > 0 ? llama_mlp(context, x, module + ".shared_experts") : kNoValue;
   const auto matmul = [&](ValueId of, const std::string& name) {
     graph.set_scope(experts + name);
     return graph.add(OpKind::grouped_matmul,
                      {of, context.states.weight(experts + name + ".weight"), routing.counts},
                      {{"transpose_w", true}});
   };
-  const ValueId gate = matmul(rows, ".gate_proj");
+  const ValueId gate = context.spec.gated ? matmul(rows, ".gate_proj") : kNoValue;
   const ValueId up = matmul(rows, ".up_proj");
   graph.set_scope(experts + ".act_fn");
-  const ValueId inner = graph.add(OpKind::expert_glu, {gate, up, routing.counts},
-                                  {{"kind", context.spec.activation}});
+  const ValueId inner = graph.add(
+      OpKind::expert_glu,
+      {gate == kNoValue ? up : gate, gate == kNoValue ? kNoValue : up, routing.counts},
+      {{"kind", context.spec.activation}});
   const ValueId down = matmul(inner, ".down_proj");
   graph.set_scope(experts);
   const ValueId y =
@@ -103,11 +105,15 @@ void add_moe_parameters(const ModelSpec& spec, int64_t layer, std::vector<ParamS
                           .init = "normal",
                           .decay = true});
   };
-  stacked("gate_proj", "gate_up_proj", I, H, 2 * I, 0);
-  stacked("up_proj", "gate_up_proj", I, H, 2 * I, I);
+  if (spec.gated) {
+    stacked("gate_proj", "gate_up_proj", I, H, 2 * I, 0);
+    stacked("up_proj", "gate_up_proj", I, H, 2 * I, I);
+  } else {
+    stacked("up_proj", "up_proj", I, H, I, 0);
+  }
   stacked("down_proj", "down_proj", H, I, H, 0);
   if (moe.shared > 0) {
-    add_gated_mlp(parameters, module + ".shared_experts", H, moe.shared * I, false);
+    add_llama_mlp(spec, module + ".shared_experts", moe.shared * I, parameters);
   }
 }
 

@@ -16,7 +16,8 @@ constexpr double kBiasRate = 1e-3;
   throw UsageError(fmt::format("model.{}", key), text);
 }
 
-/// What each type of config.json can say; so that every trained model can be exported.
+/// What each type of config.json can say, so that what is trained can be exported; "" for what can
+/// be trained only.
 std::string model_type_of(const ModelSpec& spec, const ModelConfig& config) {
   const MoeSpec& moe = spec.moe;
   const bool dense_layers = count_sparse_layers(spec) < spec.num_layers;
@@ -26,6 +27,7 @@ std::string model_type_of(const ModelSpec& spec, const ModelConfig& config) {
            "got true with family moe, which no Hugging Face family can express; try mlp_bias = "
            "false");
   }
+  if (!spec.gated) return "";
   if (moe.score == "sigmoid") {
     if (spec.qk_norm) return "dots1";
     refuse("qk_norm",
@@ -84,6 +86,7 @@ void read_moe_fields(ModelSpec& spec, const ModelConfig& config) {
   const int64_t dense = config.first_k_dense_replace.value_or(0);
   if (dense > 0) required(config.intermediate_size, "intermediate_size");
   for (int64_t layer = 0; layer < spec.num_layers; ++layer) moe.sparse.push_back(layer >= dense);
+  spec.gated = config.gated_mlp.value_or(true);
   spec.model_type = model_type_of(spec, config);
 }
 
