@@ -169,6 +169,7 @@ Json report_data(const std::string& run_dir) {
   data.set("evals", evals_json(metrics));
   data.set("events", events_json(metrics));
   data.set("parts", step_parts_json(metrics));
+  data.set("experts", expert_load_json(metrics.steps));
   add_plan(data, files, run_dir, metrics);
   data.set("timeline", newest_timeline(files, run_dir));
   const std::string config = join_path(run_dir, "config.toml");

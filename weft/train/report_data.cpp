@@ -325,6 +325,34 @@ Json step_parts_json(const RunMetrics& metrics) {
   return json;
 }
 
+Json expert_load_json(const std::vector<StepRecord>& steps) {
+  constexpr size_t kLast = 50;
+  if (steps.empty() || !steps.back().has_experts) return {};
+  const size_t count = std::min(kLast, steps.size());
+  std::vector<std::vector<double>> loads;
+  for (size_t i = steps.size() - count; i < steps.size(); ++i) {
+    const auto& tokens = steps[i].expert_tokens;
+    loads.resize(std::max(loads.size(), tokens.size()));
+    for (size_t layer = 0; layer < tokens.size(); ++layer) {
+      loads[layer].resize(std::max(loads[layer].size(), tokens[layer].size()));
+      for (size_t e = 0; e < tokens[layer].size(); ++e) {
+        loads[layer][e] += static_cast<double>(tokens[layer][e]);
+      }
+    }
+  }
+  Json layers = Json::array();
+  for (const std::vector<double>& load : loads) {
+    double sum = 0;
+    for (const double tokens : load) sum += tokens;
+    Json row = Json::array();
+    for (const double tokens : load) {
+      row.push(sum > 0 ? rounded(tokens / sum * static_cast<double>(load.size())) : 0.0);
+    }
+    layers.push(std::move(row));
+  }
+  return Json::object({{"steps", static_cast<int64_t>(count)}, {"layers", std::move(layers)}});
+}
+
 Json timeline_json(const Json& trace, int64_t step, const std::string& file) {
   return TimelineReader(trace.at("traceEvents").as_array()).build(step, file);
 }

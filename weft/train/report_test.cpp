@@ -154,6 +154,21 @@ TEST(ReportData, MeansLeaveOutWarmUpAndSkippedSteps) {
   EXPECT_EQ(step_parts_json(metrics).as_array()[0].as_array()[1].as_double(), 30);
 }
 
+TEST(ReportData, LoadsOfExpertsAreSharesOfAnEvenOne) {
+  RunMetrics metrics;
+  for (int64_t step = 1; step <= 60; ++step) {
+    StepRecord record = make_step(step, 1.0);
+    record.has_experts = true;
+    record.expert_tokens = {{3, 1, 0, 0}, {1, 1, 1, 1}};
+    if (step == 1) record.expert_tokens = {{0, 0, 0, 100}, {100, 0, 0, 0}};  // long ago
+    metrics.steps.push_back(record);
+  }
+  const Json load = expert_load_json(metrics.steps);
+  EXPECT_EQ(load.at("steps").as_int(), 50);
+  EXPECT_EQ(load.at("layers").dump(), "[[3,1,0,0],[1,1,1,1]]");
+  EXPECT_TRUE(expert_load_json({make_step(1, 1.0)}).is_null());
+}
+
 TEST(ReportData, LongRunsBecomeBucketsWithTheirExtremes) {
   std::vector<StepRecord> steps;
   for (int64_t step = 1; step <= 2 * kMaxPoints + 1; ++step) steps.push_back(make_step(step, 1));

@@ -232,6 +232,23 @@ if (steps.length) {
   main.append(el('p', {class: 'note'}, notes.join(' ')));
 }
 
+// ---- experts ----
+// A row per layer with experts, a column per expert, as high as its load; the line is an even load.
+if (data.experts) {
+  const rows = data.experts.layers.map((loads, layer) => {
+    const most = Math.max(...loads), top = Math.max(most, 2);
+    const bars = el('div', {class: 'loads'}, loads.map((load, e) => el('span', {
+      title: `expert ${e}: ${digits(load, 3)} of an even load`,
+      style: {height: 100 * load / top + '%', background: load > 0 ? 'var(--blue)' : 'var(--red)'}})));
+    bars.append(el('i', {style: {bottom: 100 / top + '%'}}));
+    return el('tr', {}, el('td', {}, String(layer)), el('td', {class: 'share'}, bars), el('td', {}, digits(most, 3)),
+        el('td', {}, digits(Math.min(...loads), 3)), el('td', {}, String(loads.filter(l => l === 0).length)));
+  });
+  section('Load of experts', el('div', {class: 'card scroll'}, el('table', {},
+      el('tr', {}, ['layer with experts', '', 'most', 'least', 'idle'].map(name => el('th', {}, name))), rows),
+      el('p', {class: 'note'}, `Assignments per expert over the last ${plural(data.experts.steps, 'step')}; 1 is an even load.`)));
+}
+
 // ---- memory ----
 const kClasses = ['weights', 'gradients', 'optimizer', 'activations', 'workspace', 'prefetch', 'inputs', 'padding'];
 const kTiers = ['device', 'host', 'nvme'];
