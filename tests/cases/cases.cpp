@@ -31,10 +31,9 @@ Operand list(Of of, Shape shape, const std::vector<double>& values) {
 Shape flat(const std::vector<double>& values) { return {static_cast<int64_t>(values.size())}; }
 
 /// Draws a normal or integer operand.
-HostTensor draw(const OpCase& op_case, size_t index, DType dtype) {
-  const Operand& operand = op_case.inputs[index];
+HostTensor draw(const std::string& name, size_t index, const Operand& operand, DType dtype) {
   const Fill& fill = operand.fill;
-  const RngStream stream(7, fmt::format("{}/{}", op_case.name, index));
+  const RngStream stream(7, fmt::format("{}/{}", name, index));
   HostTensor tensor(TensorType{dtype, operand.shape});
   for (int64_t i = 0; i < tensor.size(); ++i) {
     const auto at = static_cast<uint64_t>(i);
@@ -95,9 +94,9 @@ Operand forward(Of of, Shape shape, OpKind op, std::vector<int> from, int output
 const std::vector<OpCase>& all_cases() {
   static const std::vector<OpCase> cases = [] {
     std::vector<OpCase> all;
-    for (const auto& family :
-         {attention_cases(), elementwise_cases(), embedding_cases(), loss_cases(), matmul_cases(),
-          norm_cases(), rope_cases(), slice_cases(), update_cases(), vocab_loss_cases()}) {
+    for (const auto& family : {attention_cases(), elementwise_cases(), embedding_cases(),
+                               expert_cases(), loss_cases(), matmul_cases(), norm_cases(),
+                               rope_cases(), slice_cases(), update_cases(), vocab_loss_cases()}) {
       all.insert(all.end(), family.begin(), family.end());
     }
     return all;
@@ -106,17 +105,19 @@ const std::vector<OpCase>& all_cases() {
 }
 
 std::vector<HostTensor> make_inputs(const OpCase& op_case, DType dtype, Backend& ref) {
-  std::vector<HostTensor> inputs(op_case.inputs.size());
+  std::vector<Operand> operands = op_case.inputs;
+  operands.insert(operands.end(), op_case.sources.begin(), op_case.sources.end());
+  std::vector<HostTensor> inputs(operands.size());
   for (size_t i = 0; i < inputs.size(); ++i) {
-    const Operand& operand = op_case.inputs[i];
+    const Operand& operand = operands[i];
     const DType own = dtype_of(operand.of, dtype);
     if (operand.of == Of::none || operand.fill.kind == Fill::Kind::forward) continue;
     inputs[i] = operand.fill.kind == Fill::Kind::list
                     ? HostTensor({own, operand.shape}, operand.fill.values)
-                    : draw(op_case, i, own);
+                    : draw(op_case.name, i, operand, own);
   }
   for (size_t i = 0; i < inputs.size(); ++i) {
-    const Operand& operand = op_case.inputs[i];
+    const Operand& operand = operands[i];
     if (operand.of == Of::none || operand.fill.kind != Fill::Kind::forward) continue;
     std::vector<HostTensor> sources;
     for (const int from : operand.fill.from) {
@@ -128,6 +129,7 @@ std::vector<HostTensor> make_inputs(const OpCase& op_case, DType dtype, Backend&
                "make_inputs", "{}: operand {} has {}", op_case.name, i,
                shape_text(inputs[i].type.shape));
   }
+  inputs.resize(op_case.inputs.size());
   return inputs;
 }
 

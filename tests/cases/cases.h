@@ -30,9 +30,9 @@ struct Fill {
   enum class Kind : uint8_t { normal, ints, list, forward } kind = Kind::normal;
   double a = 0, b = 1;         // normal: mean, deviation; ints: [a, b)
   std::vector<double> values;  // list
-  OpKind op{};                 // forward: output `output` of `op` on inputs `from` of this case,
-  std::vector<int> from;       //   with the attributes of this case (-1 = absent); made by ref
-  int output = 0;
+  OpKind op{};                 // forward: output `output` of `op` on inputs `from` of this case
+  std::vector<int> from;       //   and its sources behind them (-1 = absent), with its attributes;
+  int output = 0;              //   made by ref
 };
 
 struct Operand {
@@ -48,7 +48,9 @@ struct OpCase {
   std::vector<Operand> inputs;
   Tolerance tolerance = Tolerance::sum;
   std::vector<int> differentiable = {};  // inputs that gradcheck perturbs
-  int cotangent = -1;  // input that is the gradient arriving at output 0, for losses that take one
+  int cotangent = -1;  // input that is the gradient arriving at `output`, for losses that take one
+  int output = 0;      // the output that gradcheck differentiates
+  std::vector<Operand> sources = {};  // operands that only forward ones are made from
 };
 
 // Short forms for the tables.
@@ -79,6 +81,7 @@ std::string difference(const HostTensor& got, const HostTensor& expected, Tolera
 std::vector<OpCase> attention_cases();
 std::vector<OpCase> elementwise_cases();
 std::vector<OpCase> embedding_cases();
+std::vector<OpCase> expert_cases();
 std::vector<OpCase> loss_cases();
 std::vector<OpCase> matmul_cases();
 std::vector<OpCase> norm_cases();

@@ -2,10 +2,8 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <memory>
 
-#include "tests/cases/cases.h"
-#include "tests/support/run_kernel.h"
+#include "tests/conformance/on_backends.h"
 #include "weft/base/rng.h"
 
 namespace weft::test {
@@ -14,21 +12,8 @@ namespace {
 TensorType f32(Shape shape) { return {DType::f32, std::move(shape)}; }
 HostTensor flag(int value) { return {{DType::i32, {1}}, {static_cast<double>(value)}}; }
 
-class Reports : public testing::TestWithParam<const char*> {
- protected:
-  std::vector<HostTensor> run(OpKind op, const Attrs& attrs,
-                              const std::vector<HostTensor>& inputs) {
-    const KernelSpec spec = make_spec(op, attrs, inputs);
-    KernelRun run = run_kernel(*backend_, spec, inputs);
-    EXPECT_EQ(run.faults, std::vector<std::string>{});
-    return std::move(run.outputs);
-  }
-
-  std::unique_ptr<Backend> backend_ = make_backend(GetParam(), {.threads = 2});
-};
-
-INSTANTIATE_TEST_SUITE_P(On, Reports, testing::Values("ref", "cpu"),
-                         [](const auto& param_info) { return std::string(param_info.param); });
+class Reports : public OnBackends {};
+WEFT_ON_BACKENDS(Reports);
 
 Attrs adamw_attrs(double beta1, double beta2, double eps, double weight_decay) {
   return {{"beta1", beta1},

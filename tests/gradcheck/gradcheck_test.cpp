@@ -49,10 +49,12 @@ class GradGraph {
                                         : kNoValue);
     }
     const std::vector<ValueId> outputs = graph.add_node(op_case.op, ids, op_case.attrs);
-    output = outputs[0];
+    const auto differentiated = static_cast<size_t>(op_case.output);
+    output = outputs[differentiated];
     std::vector<ValueId> output_grads(outputs.size(), kNoValue);
-    output_grads[0] = op_case.cotangent >= 0 ? ids[static_cast<size_t>(op_case.cotangent)]
-                                             : graph.add_input("cotangent", graph.type(output));
+    output_grads[differentiated] = op_case.cotangent >= 0
+                                       ? ids[static_cast<size_t>(op_case.cotangent)]
+                                       : graph.add_input("cotangent", graph.type(output));
     const Node node = graph.node(0);  // a copy: the gradient adds nodes
     grads = op_def(op_case.op).grad(graph, node, output_grads);
   }
@@ -96,7 +98,8 @@ TEST_P(GradCheck, Directional) {
     ids.push_back(inputs[i].present() ? forward.add_input(GradGraph::input_name(i), inputs[i].type)
                                       : kNoValue);
   }
-  const ValueId output = forward.add_node(op_case.op, ids, op_case.attrs)[0];
+  const ValueId output =
+      forward.add_node(op_case.op, ids, op_case.attrs)[static_cast<size_t>(op_case.output)];
   const auto objective = [&](size_t input, const HostTensor& direction, double step) {
     Feeds moved = feeds;
     HostTensor& tensor = moved[GradGraph::input_name(input)];

@@ -17,6 +17,15 @@ namespace {
 
 using Ranges = std::vector<CutPiece>;  // one per factor
 
+bool contains(const std::vector<int>& inputs, size_t input) {
+  return std::find(inputs.begin(), inputs.end(), static_cast<int>(input)) != inputs.end();
+}
+
+/// Is this input one of those in which the operator is linear together?
+bool splits(const ShardingRule& rule, size_t input) {
+  return rule.linear_inputs.empty() || contains(rule.linear_inputs, input);
+}
+
 struct Box {
   Shape begin, extent;
 };
@@ -157,10 +166,7 @@ class PieceRun {
 
   /// An input that is added once, and another piece of a reduce factor is the one that does.
   bool passed_by_another(size_t input) const {
-    if (std::find(rule_.addends.begin(), rule_.addends.end(), static_cast<int>(input)) ==
-        rule_.addends.end()) {
-      return false;
-    }
+    if (!contains(rule_.addends, input)) return false;
     for (size_t f = 0; f < rule_.factors.size(); ++f) {
       if (rule_.factors[f].kind == FactorKind::reduce && !first_[f] &&
           !has_factor(rule_.inputs[input], static_cast<int>(f))) {
@@ -296,7 +302,13 @@ std::string check_linear(const RuledCase& ruled, int ways, Backend& ref) {
   uint64_t draw = 0;
   for (int way = 0; way < ways; ++way) {
     std::vector<HostTensor> inputs = rest;
-    for (size_t i = 0; i < inputs.size() && way + 1 < ways; ++i) {
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      if (!splits(ruled.rule, i)) {
+        // Whole in every part, but what is added once is added once.
+        if (way > 0 && contains(ruled.rule.addends, i)) inputs[i] = HostTensor();
+        continue;
+      }
+      if (way + 1 == ways) continue;
       for (int64_t j = 0; j < inputs[i].size(); ++j) {
         inputs[i].set(j, rest[i].get(j) * static_cast<double>(random.below(draw++, 1000)) / 1000);
         rest[i].set(j, rest[i].get(j) - inputs[i].get(j));

@@ -17,7 +17,10 @@ namespace {
 
 std::vector<const OpCase*> every_case() {
   std::vector<const OpCase*> cases;
-  for (const OpCase& op_case : all_cases()) cases.push_back(&op_case);
+  for (const OpCase& op_case : all_cases()) {
+    if (op_case.attrs.contains("num_experts")) continue;  // a piece already
+    cases.push_back(&op_case);
+  }
   return cases;
 }
 
@@ -130,9 +133,9 @@ bool added_once(const RuledCase& ruled, const Factor& factor, int index, int inp
 TEST(OperatorSuiteTable, EveryFactorAndEveryAddendIsCutByACase) {
   const std::unique_ptr<Backend> ref = make_backend("ref", {});
   std::map<std::string, bool> cut, added;
-  for (const OpCase& op_case : all_cases()) {
-    const RuledCase ruled = ruled_case(op_case, *ref);
-    const std::string name(op_name(op_case.op));
+  for (const OpCase* op_case : every_case()) {
+    const RuledCase ruled = ruled_case(*op_case, *ref);
+    const std::string name(op_name(op_case->op));
     for (const int index : cut_factors(ruled.rule)) {
       const Factor& factor = ruled.rule.factors[static_cast<size_t>(index)];
       cut[name + " factor " + factor.name] |= factor.size > 1 && ruled.outputs[0].size() > 0;

@@ -54,8 +54,18 @@ class ExpertRows {
     return b * per_sequence_ + slot;
   }
 
-  /// Calls unused(first row, rows) for every run of rows that belongs to no token of an expert that
-  /// is here; together with the segments they are all rows.
+  /// Calls used(first row, rows) for every run of rows that tokens of the experts here have.
+  template <class F>
+  void for_used(const F& used) const {
+    for (int64_t e = 0; capacity_ > 0 && e < experts_; ++e) {
+      for (int64_t b = 0; b < sequences_; ++b) used(begin(e, b), count(e, b));
+    }
+    for (int64_t b = 0; capacity_ == 0 && b < sequences_; ++b) {
+      const int64_t first = offset(b, first_);
+      used(b * per_sequence_ + first, offset(b, first_ + experts_) - first);
+    }
+  }
+  /// Calls unused(first row, rows) for every other run of rows.
   template <class F>
   void for_unused(const F& unused) const {
     const auto tell = [&](int64_t first, int64_t end) {

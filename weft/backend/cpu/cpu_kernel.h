@@ -38,6 +38,9 @@ T* out(const KernelArgs& args, size_t i) {
   return i < args.outputs.size() ? static_cast<T*>(args.outputs[i]) : nullptr;
 }
 
+/// First index of the activation tables (elementwise_isa.h) for attribute `kind`.
+int activation_kind(const KernelSpec& spec);
+
 // One factory per operator; each file of the folder defines those it implements.
 #define WEFT_CPU_KERNEL(name) KernelPtr make_##name(const KernelSpec& spec, int threads);
 #include "weft/backend/cpu/kernels.def"

@@ -12,14 +12,6 @@ namespace {
 constexpr int64_t kGrain = 1024;  // elements; also keeps bf16 pieces on whole cache lines
 constexpr int64_t kLeast = 8192;  // elements per worker that pay for waking it
 
-int kind_of(const KernelSpec& spec) {
-  const std::string kind = spec.attrs.get_string("kind");
-  if (kind == "gelu") return 0;
-  if (kind == "gelu_tanh") return 1;
-  WEFT_CHECK(kind == "silu", "cpu", "unknown activation {}", kind);
-  return 2;
-}
-
 /// Runs `f(begin, count)` over the elements of one operand by the team.
 class ElementKernel : public CpuKernel {
  public:
@@ -62,7 +54,8 @@ class Binary2 final : public ElementKernel {
 class Activation final : public ElementKernel {
  public:
   Activation(const KernelSpec& spec, int threads)
-      : ElementKernel(spec, threads), loop_(elementwise_isa().activation[kind_of(spec)][bf16_]) {}
+      : ElementKernel(spec, threads),
+        loop_(elementwise_isa().activation[activation_kind(spec)][bf16_]) {}
   void run(const KernelArgs& args) override {
     over_elements([&](int64_t byte, int64_t count) {
       loop_(count, at(args, 0, byte), at_out(args, 0, byte));
@@ -76,7 +69,8 @@ class Activation final : public ElementKernel {
 class GluGradKernel final : public ElementKernel {
  public:
   GluGradKernel(const KernelSpec& spec, int threads)
-      : ElementKernel(spec, threads), loop_(elementwise_isa().glu_grad[kind_of(spec)][bf16_]) {}
+      : ElementKernel(spec, threads),
+        loop_(elementwise_isa().glu_grad[activation_kind(spec)][bf16_]) {}
   void run(const KernelArgs& args) override {
     over_elements([&](int64_t byte, int64_t count) {
       loop_(count, at(args, 0, byte), at(args, 1, byte), at(args, 2, byte), at_out(args, 0, byte),
@@ -161,6 +155,14 @@ class Dropout final : public CpuKernel {
 
 }  // namespace
 
+int activation_kind(const KernelSpec& spec) {
+  const std::string kind = spec.attrs.get_string("kind");
+  if (kind == "gelu") return 0;
+  if (kind == "gelu_tanh") return 1;
+  WEFT_CHECK(kind == "silu", "cpu", "unknown activation {}", kind);
+  return 2;
+}
+
 KernelPtr make_add(const KernelSpec& spec, int threads) {
   return std::make_unique<Binary2>(spec, threads, elementwise_isa().add);
 }
@@ -171,10 +173,11 @@ KernelPtr make_activation(const KernelSpec& spec, int threads) {
   return std::make_unique<Activation>(spec, threads);
 }
 KernelPtr make_activation_grad(const KernelSpec& spec, int threads) {
-  return std::make_unique<Binary2>(spec, threads, elementwise_isa().activation_grad[kind_of(spec)]);
+  return std::make_unique<Binary2>(spec, threads,
+                                   elementwise_isa().activation_grad[activation_kind(spec)]);
 }
 KernelPtr make_glu(const KernelSpec& spec, int threads) {
-  return std::make_unique<Binary2>(spec, threads, elementwise_isa().glu[kind_of(spec)]);
+  return std::make_unique<Binary2>(spec, threads, elementwise_isa().glu[activation_kind(spec)]);
 }
 KernelPtr make_glu_grad(const KernelSpec& spec, int threads) {
   return std::make_unique<GluGradKernel>(spec, threads);
