@@ -64,7 +64,7 @@ std::vector<Batch> uneven_batches(int64_t steps, int64_t rows, int64_t seq_len, 
 struct LayoutResult {
   std::vector<double> losses;  // per step: mean over the valid labels of the global batch
   std::vector<double> norms;
-  double eval_loss = 0;  // mean over the first batch, without dropout
+  double eval_loss = 0;                           // mean over the first batch, without dropout
   std::vector<std::vector<double>> router_stats;  // of layers with experts, of the last step
   std::vector<double> row_logits;  // of the first row of the first batch, [seq_len, vocab]
   Tensors initial;          // what is trained (masters where there are some), before the first step

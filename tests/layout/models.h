@@ -13,8 +13,8 @@ namespace weft::test {
 ModelSpec tiny_model(const std::string& name, bool tied, int64_t vocab);
 std::vector<std::string> tiny_model_names();
 
-/// A tiny mixture of experts: hidden 16, two layers, 4 experts of width 12 with a router that is far
-/// from even, balance and z loss.
+/// A tiny mixture of experts: hidden 16, two layers, 4 experts of width 12 with a router that is
+/// far from even, balance and z loss.
 struct Experts {
   int64_t top_k = 2;
   double capacity_factor = 0.0;  // 0 = dropless

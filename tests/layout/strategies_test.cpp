@@ -110,8 +110,8 @@ TEST(RefusedStrategies, MalformedOnesNameModuleAndOperator) {
                  {"\"*.up_proj\" at model.layers.0.mlp.up_proj (matmul)"});
   expect_refused(given_job(false, {{"model.norm", {{"input", {"", "", "op"}}}, ""}}),
                  {"\"model.norm\" at model.norm (rmsnorm)", "needs whole"});
-  expect_refused(given_job(false, {weight("*.up_proj", "", "expert")}),
-                 {"got axis \"expert\"", "data, op"});
+  expect_refused(given_job(false, {weight("*.up_proj", "", "rows")}),
+                 {"got axis \"rows\"", "data, expert, op"});
 }
 
 }  // namespace

@@ -45,8 +45,8 @@ std::vector<ShardEntry> llama_entries(const ModelSpec& spec) {
           entry_of("lm_head", kColumn)};
 }
 
-/// Weights of experts are (experts, in, out): the experts over their own axis, inside an expert as in
-/// a dense MLP. Shared experts are one.
+/// Weights of experts are (experts, in, out): the experts over their own axis, inside an expert as
+/// in a dense MLP. Shared experts are one.
 std::vector<ShardEntry> moe_entries(const ModelSpec& spec) {
   std::vector<ShardEntry> entries;
   const bool all_sparse = count_sparse_layers(spec) == spec.num_layers;

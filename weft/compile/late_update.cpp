@@ -36,7 +36,8 @@ class LateUpdate {
   std::string parameter_of(const Node& node, ValueId value) const {
     const Value& first = graph_.value(node.inputs[0]);
     if (first.kind != ValueKind::state) return "";
-    if (graph_.type(value).elements() == 1 && graph_.value(value).memory_class != MemoryClass::gradients) {
+    if (graph_.type(value).elements() == 1 &&
+        graph_.value(value).memory_class != MemoryClass::gradients) {
       return "";
     }
     return parameter_name(first.name);

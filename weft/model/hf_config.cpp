@@ -42,7 +42,8 @@ int64_t first_window_layer(const std::string& type, const HfFields& f) {
 }
 
 /// Window per layer as each family defines it: layer_types wins, then the family's own switch.
-std::vector<int64_t> read_window(const ModelSpec& spec, const HfFields& f, const std::string& where) {
+std::vector<int64_t> read_window(const ModelSpec& spec, const HfFields& f,
+                                 const std::string& where) {
   const auto layers = static_cast<size_t>(std::max<int64_t>(spec.num_layers, 0));
   const int64_t size = f.integer("sliding_window", 0);
   const bool qwen = is_one_of(spec.model_type, {"qwen2", "qwen3", "qwen3_moe"});
@@ -67,10 +68,10 @@ std::vector<int64_t> read_window(const ModelSpec& spec, const HfFields& f, const
   }
   if (!enabled || size <= 0) return window;
   if (is_one_of(spec.model_type, {"llama", "deepseek"})) {
-    throw InputError(where, fmt::format("got sliding_window with model_type {}, which has no "
-                                        "window; try model_type {}",
-                                        spec.model_type,
-                                        spec.family == Family::moe ? "mixtral" : "mistral"));
+    throw InputError(
+        where, fmt::format("got sliding_window with model_type {}, which has no "
+                           "window; try model_type {}",
+                           spec.model_type, spec.family == Family::moe ? "mixtral" : "mistral"));
   }
   const int64_t first = first_window_layer(spec.model_type, f);
   for (size_t i = 0; i < layers; ++i) {
@@ -132,10 +133,10 @@ Json make_llama_json(const ModelSpec& spec) {
                            : spec.model_type == "mistral"  ? "mistral"
                                                            : "llama";
   const std::string architecture = spec.family == Family::moe ? moe_architecture(type)
-                                   : type == "qwen3"     ? "Qwen3ForCausalLM"
-                                   : type == "qwen2"   ? "Qwen2ForCausalLM"
-                                   : type == "mistral" ? "MistralForCausalLM"
-                                                       : "LlamaForCausalLM";
+                                   : type == "qwen3"          ? "Qwen3ForCausalLM"
+                                   : type == "qwen2"          ? "Qwen2ForCausalLM"
+                                   : type == "mistral"        ? "MistralForCausalLM"
+                                                              : "LlamaForCausalLM";
   const char* act = spec.activation == "gelu_tanh" ? "gelu_pytorch_tanh" : spec.activation.c_str();
   Json json =
       Json::object({{"architectures", Json(Json::Array{Json(architecture)})},
@@ -158,7 +159,8 @@ Json make_llama_json(const ModelSpec& spec) {
   if (type == "llama") json.set("mlp_bias", spec.mlp_bias);
   if (spec.family == Family::moe) add_moe_json(spec, json);
   const int64_t window = spec.window.empty() ? 0 : spec.window[0];
-  if (is_one_of(type, {"mistral", "mixtral", "dots1"})) json.set("sliding_window", window > 0 ? Json(window) : Json());
+  if (is_one_of(type, {"mistral", "mixtral", "dots1"}))
+    json.set("sliding_window", window > 0 ? Json(window) : Json());
   if (is_one_of(type, {"qwen2", "qwen3", "qwen3_moe"}) && window > 0) {
     json.set("use_sliding_window", true);
     json.set("sliding_window", window);
@@ -275,11 +277,11 @@ ModelSpec model_spec_from_hf(const Json& hf, const std::string& where) {
     read_llama(spec, f, where);
   } else {
     const bool latent = is_one_of(spec.model_type, {"deepseek_v2", "deepseek_v3"});
-    throw UsageError(where, fmt::format("got model_type \"{}\"{}, expected gpt2, llama, mistral, "
-                                        "qwen2, qwen3, mixtral, qwen3_moe, deepseek or dots1",
-                                        spec.model_type,
-                                        latent ? ", whose latent attention (MLA) is not supported"
-                                               : ""));
+    throw UsageError(where,
+                     fmt::format("got model_type \"{}\"{}, expected gpt2, llama, mistral, "
+                                 "qwen2, qwen3, mixtral, qwen3_moe, deepseek or dots1",
+                                 spec.model_type,
+                                 latent ? ", whose latent attention (MLA) is not supported" : ""));
   }
   spec.initializer_range = f.number("initializer_range", 0.02);
   check_model_spec(spec, where);

@@ -84,10 +84,14 @@ std::vector<ParamSpec> llama_parameters(const ModelSpec& spec) {
     const std::string name = layer_name(layer);
     const std::string attn = name + ".self_attn";
     norm(name + ".input_layernorm", width);
-    add_projection(parameters, attn + ".q_proj", spec.num_heads * spec.head_dim, width, spec.qkv_bias);
-    add_projection(parameters, attn + ".k_proj", spec.num_kv_heads * spec.head_dim, width, spec.qkv_bias);
-    add_projection(parameters, attn + ".v_proj", spec.num_kv_heads * spec.head_dim, width, spec.qkv_bias);
-    add_projection(parameters, attn + ".o_proj", width, spec.num_heads * spec.head_dim, spec.o_bias);
+    add_projection(parameters, attn + ".q_proj", spec.num_heads * spec.head_dim, width,
+                   spec.qkv_bias);
+    add_projection(parameters, attn + ".k_proj", spec.num_kv_heads * spec.head_dim, width,
+                   spec.qkv_bias);
+    add_projection(parameters, attn + ".v_proj", spec.num_kv_heads * spec.head_dim, width,
+                   spec.qkv_bias);
+    add_projection(parameters, attn + ".o_proj", width, spec.num_heads * spec.head_dim,
+                   spec.o_bias);
     if (spec.qk_norm) {
       norm(attn + ".q_norm", spec.head_dim);
       norm(attn + ".k_norm", spec.head_dim);

@@ -1,5 +1,6 @@
-// Builds the logical forward graph of a model. A family is one page (gpt2.cpp, llama.cpp with moe.cpp) written
-// for one device; sharding, gradients and tiers come later and never look back here.
+// Builds the logical forward graph of a model. A family is one page (gpt2.cpp, llama.cpp with
+// moe.cpp) written for one device; sharding, gradients and tiers come later and never look back
+// here.
 #pragma once
 
 #include <map>
@@ -12,10 +13,9 @@
 namespace weft {
 
 /// Adds one state per parameter in model_parameters order: matrices in compute precision, with an
-/// fp32 master beside them when that differs; vectors and wide matrices in parameter precision (f32,
-/// or f64 for f64).
-/// Masters only exist in graphs that train; with `all_masters` every parameter has one, so that it
-/// may be placed apart from the weight.
+/// fp32 master beside them when that differs; vectors and wide matrices in parameter precision
+/// (f32, or f64 for f64). Masters only exist in graphs that train; with `all_masters` every
+/// parameter has one, so that it may be placed apart from the weight.
 class ModelStates {
  public:
   ModelStates(Graph& graph, const ModelSpec& spec, DType compute, bool train,

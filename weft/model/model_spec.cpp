@@ -76,10 +76,10 @@ ModelSpec from_fields(const ModelConfig& config, std::optional<int64_t> tokenize
   spec.hidden_size = required(config.hidden_size, "hidden_size");
   spec.num_layers = required(config.num_hidden_layers, "num_hidden_layers");
   spec.num_heads = required(config.num_attention_heads, "num_attention_heads");
-  spec.intermediate_size =
-      gpt2                                         ? config.intermediate_size.value_or(4 * spec.hidden_size)
-      : moe && config.moe_intermediate_size        ? config.intermediate_size.value_or(*config.moe_intermediate_size)
-                                                   : required(config.intermediate_size, "intermediate_size");
+  spec.intermediate_size = gpt2 ? config.intermediate_size.value_or(4 * spec.hidden_size)
+                           : moe && config.moe_intermediate_size
+                               ? config.intermediate_size.value_or(*config.moe_intermediate_size)
+                               : required(config.intermediate_size, "intermediate_size");
   spec.num_kv_heads = config.num_key_value_heads.value_or(spec.num_heads);
   spec.head_dim = resolve_head_dim(config.head_dim, spec.hidden_size, spec.num_heads, "model");
   if (config.vocab_size) {

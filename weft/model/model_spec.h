@@ -25,10 +25,10 @@ struct RopeSpec {
 
 /// Layers of experts; docs/moe.md defines what the numbers do.
 struct MoeSpec {
-  int64_t num_experts = 0;  // routed, per layer; 0 = no experts
-  int64_t top_k = 0;        // experts per token
-  int64_t width = 0;        // inside one expert
-  int64_t shared = 0;       // experts that see every token: one MLP of shared x width
+  int64_t num_experts = 0;        // routed, per layer; 0 = no experts
+  int64_t top_k = 0;              // experts per token
+  int64_t width = 0;              // inside one expert
+  int64_t shared = 0;             // experts that see every token: one MLP of shared x width
   std::string score = "softmax";  // or sigmoid, which has a selection bias
   bool normalize = true;          // weights of the chosen experts sum to 1
   double scale = 1.0;             // then times this
@@ -70,7 +70,7 @@ struct ModelSpec {
   bool scale_by_layer = false;  // gpt2 scale_attn_by_inverse_layer_idx
   bool scale_attention = true;  // gpt2 scale_attn_weights
   MoeSpec moe;
-  Json hf_config;               // the imported config.json, null without one; kept for export
+  Json hf_config;  // the imported config.json, null without one; kept for export
 };
 
 /// From [model]; with `hf` set reads its config.json first (InputError names file and field).

@@ -10,9 +10,7 @@
 namespace weft {
 namespace {
 
-std::string module_name(int64_t layer) {
-  return "model.layers." + std::to_string(layer) + ".mlp";
-}
+std::string module_name(int64_t layer) { return "model.layers." + std::to_string(layer) + ".mlp"; }
 
 struct Routing {
   ValueId weights = kNoValue;  // [B,S,K]
@@ -23,22 +21,21 @@ struct Routing {
 Routing route(ForwardContext& context, ValueId x, int64_t layer, int64_t capacity) {
   const MoeSpec& moe = context.spec.moe;
   const std::string module = router_module(layer);
-  Attrs attrs = {{"top_k", moe.top_k},         {"score", moe.score}, {"normalize", moe.normalize},
-                 {"scale", moe.scale},         {"capacity", capacity},
-                 {"balance", moe.aux_coef},    {"z_loss", moe.z_coef}};
+  Attrs attrs = {{"top_k", moe.top_k},  {"score", moe.score},   {"normalize", moe.normalize},
+                 {"scale", moe.scale},  {"capacity", capacity}, {"balance", moe.aux_coef},
+                 {"z_loss", moe.z_coef}};
   if (moe.groups > 1) {
     attrs.set("groups", moe.groups);
     attrs.set("top_groups", moe.top_groups);
   }
-  const ValueId bias = moe.selection_bias()
-                           ? context.states.weight(module + ".e_score_correction_bias")
-                           : kNoValue;
+  const ValueId bias =
+      moe.selection_bias() ? context.states.weight(module + ".e_score_correction_bias") : kNoValue;
   context.graph.set_scope(module);
-  const std::vector<ValueId> out = context.graph.add_node(
-      OpKind::router,
-      {x, context.states.weight(module + ".weight"), context.inputs.lengths, bias,
-       context.inputs.aux_scale},
-      attrs);
+  const std::vector<ValueId> out =
+      context.graph.add_node(OpKind::router,
+                             {x, context.states.weight(module + ".weight"), context.inputs.lengths,
+                              bias, context.inputs.aux_scale},
+                             attrs);
   context.router_stats.emplace(layer, out[5]);
   return {out[1], out[2], out[4]};
 }

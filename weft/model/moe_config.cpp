@@ -62,7 +62,8 @@ void refuse_with_softmax(const ModelConfig& c) {
 }
 
 int64_t required(const std::optional<int64_t>& value, const char* key) {
-  if (!value) refuse(key, fmt::format("got none, expected a value with family moe; try {} = …", key));
+  if (!value)
+    refuse(key, fmt::format("got none, expected a value with family moe; try {} = …", key));
   return *value;
 }
 
@@ -105,8 +106,8 @@ void apply_moe_training(ModelSpec& spec, const ModelConfig& config) {
   take("router_aux_loss_coef", config.router_aux_loss_coef, moe.aux_coef, experts, "experts");
   take("router_z_loss_coef", config.router_z_loss_coef, moe.z_coef, experts, "experts");
   take("capacity_factor", config.capacity_factor, moe.capacity_factor, experts, "experts");
-  take("router_bias_rate", config.router_bias_rate, moe.bias_rate,
-       experts && moe.selection_bias(), "experts with sigmoid scores");
+  take("router_bias_rate", config.router_bias_rate, moe.bias_rate, experts && moe.selection_bias(),
+       "experts with sigmoid scores");
 }
 
 void check_moe(const ModelSpec& spec, const std::string& where) {
@@ -122,12 +123,12 @@ void check_moe(const ModelSpec& spec, const std::string& where) {
               moe.width * std::max<int64_t>(1, moe.shared) < kLimit,
           fmt::format("got {} shared experts of width {}, expected 1 to {} in all", moe.shared,
                       moe.width, kLimit - 1));
-  require(moe.groups >= 1 && moe.num_experts % moe.groups == 0,
-          fmt::format("got {} experts in {} groups, expected a multiple", moe.num_experts,
-                      moe.groups));
+  require(
+      moe.groups >= 1 && moe.num_experts % moe.groups == 0,
+      fmt::format("got {} experts in {} groups, expected a multiple", moe.num_experts, moe.groups));
   require(moe.top_groups >= 1 && moe.top_groups <= moe.groups,
-          fmt::format("got {} of {} groups per token, expected 1 to {}", moe.top_groups,
-                      moe.groups, moe.groups));
+          fmt::format("got {} of {} groups per token, expected 1 to {}", moe.top_groups, moe.groups,
+                      moe.groups));
   const int64_t reachable = moe.num_experts / moe.groups * moe.top_groups;
   require(moe.top_k >= 1 && moe.top_k <= reachable,
           fmt::format("got {} experts per token, expected 1 to {} ({} experts, {} of {} groups)",

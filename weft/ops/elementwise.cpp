@@ -4,12 +4,12 @@
 namespace weft {
 namespace {
 
-/// Letters for every dim of a value, all of which may be cut. Batch and sequence lead only what has
-/// features as well; parameters and scalars have dims of their own.
+/// Letters for every dim of a value, all of which may be cut. Batch and sequence lead what has
+/// features as well, experts lead their rows; parameters and scalars have dims of their own.
 std::string all_dims(const TensorType& type) {
   const size_t rank = type.shape.size();
-  return std::string(
-      (rank >= 3 ? std::string_view("bshxyz") : std::string_view("ij")).substr(0, rank));
+  const std::string_view letters = rank == 4 ? "ebch" : rank == 3 ? "bsh" : "ijklmn";
+  return std::string(letters.substr(0, rank));
 }
 
 /// Rule of an operator whose present operands all have the shape of output 0.

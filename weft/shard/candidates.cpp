@@ -69,9 +69,11 @@ double PlacementTable::bytes(int type, int from, int to) {
 
 std::vector<AxisChoice> CandidateMaker::data_choices(const Graph& graph, const Node& node,
                                                      const NodeView& view) const {
-  const int batch = find_factor(view.rule, "b");
-  if (batch >= 0 && may_cut(view.rule, batch)) return {{Kind::factor, batch, 1}};
   const bool update = node.phase == Phase::update || node.phase == Phase::verdict;
+  // The dims of a gradient are those of its weight, whatever their number.
+  const bool of_weight = view.rule.linear && (update || gives_gradient(graph, node));
+  const int batch = of_weight ? -1 : find_factor(view.rule, "b");
+  if (batch >= 0 && may_cut(view.rule, batch)) return {{Kind::factor, batch, 1}};
   if (view.rule.flat && update && rules_.flat_updates) return {{Kind::flat, -1, 1}};
   if (view.rule.flat && rules_.flat_gradients && gives_gradient(graph, node)) {
     return {{Kind::flat, -1, 1}};

@@ -11,7 +11,8 @@
 namespace weft {
 
 /// Rows [first, first + batch) of `global` become tokens, labels, positions (and segments,
-/// lengths, samples where the program has them); `suffix` is ".<micro>" in program "train", "" in "eval".
+/// lengths, samples where the program has them); `suffix` is ".<micro>" in program "train", "" in
+/// "eval".
 void feed_rows(Session& session, std::string_view program, const GlobalBatch& global, int64_t first,
                int64_t batch, const std::string& suffix);
 

@@ -40,8 +40,14 @@ HWY_INLINE VF reciprocal(VF d) {
   return hn::MulAdd(r, hn::NegMulAdd(d, r, set(1.0f)), r);
 }
 
-/// 1 / (1 + e^-x). Finite for NaN: users multiply by x.
-HWY_INLINE VF sigmoid(VF x) {
+/// s = 1 / (1 + e^-x) and rest = 1 - s. Finite for NaN: users multiply by x.
+struct Sigmoid {
+  VF s, rest;
+};
+
+/// The rest is a product, not a difference: the error of a reciprocal, which depends on the
+/// processor, times a large x would be anything.
+HWY_INLINE Sigmoid sigmoid_parts(VF x) {
   const hn::Rebind<int32_t, DF> di;
   const VF bounded = hn::Min(hn::Max(x, set(-88.0f)), set(88.0f));
   // Adding 1.5 * 2^23 leaves the nearest integer n in the low bits; e^-x = 2^n e^r.
@@ -59,8 +65,11 @@ HWY_INLINE VF sigmoid(VF x) {
   p = hn::Add(hn::Sub(hn::Mul(hn::Mul(p, r), r), r), set(1.0f));
   const auto exponent = hn::ShiftLeft<23>(hn::BitCast(di, shifted));
   const VF e = hn::BitCast(DF(), hn::Add(hn::BitCast(di, p), exponent));
-  return reciprocal(hn::Add(set(1.0f), e));
+  const VF s = reciprocal(hn::Add(set(1.0f), e));
+  return {s, hn::Mul(e, s)};
 }
+
+HWY_INLINE VF sigmoid(VF x) { return sigmoid_parts(x).s; }
 
 struct Gelu {
   static HWY_INLINE VF value(VF x) {
@@ -82,18 +91,18 @@ struct GeluTanh {
   }
   static HWY_INLINE VF value(VF x) { return hn::Mul(x, sigmoid(twice_u(x))); }
   static HWY_INLINE VF slope(VF x) {
-    const VF s = sigmoid(twice_u(x));
+    const auto [s, rest] = sigmoid_parts(twice_u(x));
     const VF du =
         hn::Mul(set(1.5957691216f), hn::MulAdd(hn::Mul(x, x), set(3 * 0.044715f), set(1.0f)));
-    return hn::MulAdd(hn::Mul(x, du), hn::Mul(s, hn::Sub(set(1.0f), s)), s);
+    return hn::MulAdd(hn::Mul(x, du), hn::Mul(s, rest), s);
   }
 };
 
 struct Silu {
   static HWY_INLINE VF value(VF x) { return hn::Mul(x, sigmoid(x)); }
   static HWY_INLINE VF slope(VF x) {
-    const VF s = sigmoid(x);
-    return hn::Mul(s, hn::MulAdd(x, hn::Sub(set(1.0f), s), set(1.0f)));
+    const auto [s, rest] = sigmoid_parts(x);
+    return hn::Mul(s, hn::MulAdd(x, rest, set(1.0f)));
   }
 };
 
