@@ -1,6 +1,6 @@
-// Experts whose routing is known by hand: a bigram model (tests/support/hf_fixture.h) with one layer
-// of experts. Token c enters the layer as its one-hot times sqrt(8), so entry c of router row e is
-// the logit of expert e after token c, over sqrt(8). Expert e adds the one-hot of e, times its
+// Experts whose routing is known by hand: a bigram model (tests/support/hf_fixture.h) with one
+// layer of experts. Token c enters the layer as its one-hot times sqrt(8), so entry c of router row
+// e is the logit of expert e after token c, over sqrt(8). Expert e adds the one-hot of e, times its
 // weight.
 #include <fmt/core.h>
 #include <gtest/gtest.h>
@@ -194,7 +194,8 @@ TEST(SteeredExperts, StackedFilesReadLikeThoseOfSingleExperts) {
   const Steered steered{.logits = {2, 1, 0, -1}};
   const Tensors single = tensors_of(steered);
   Tensors stacked;
-  HostTensor gate_up({DType::f32, {4, 2 * kWidth, kHidden}}), down({DType::f32, {4, kHidden, kWidth}});
+  HostTensor gate_up({DType::f32, {4, 2 * kWidth, kHidden}}),
+      down({DType::f32, {4, kHidden, kWidth}});
   for (const auto& [name, tensor] : single) {
     if (name.find(".experts.") == std::string::npos) stacked.emplace(name, tensor);
   }

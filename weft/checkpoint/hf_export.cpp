@@ -86,9 +86,10 @@ class Exporter {
                                              out_));
     }
     if (!model_.hf_config.is_object()) {
-      throw InputError("export",
-                       "got a model that no type of config.json describes (model.gated_mlp = false, "
-                       "or a checkpoint without a description), expected one to write");
+      throw InputError(
+          "export",
+          "got a model that no type of config.json describes (model.gated_mlp = false, "
+          "or a checkpoint without a description), expected one to write");
     }
   }
 

@@ -34,7 +34,7 @@ struct ModelConfig {
   std::optional<bool> attention_bias;  // q, k, v (and o for llama); see docs/models.md
   std::optional<bool> mlp_bias;
   std::optional<bool> gated_mlp;  // false: down(act(up x)), which no Hugging Face type has
-  std::optional<bool> qk_norm;  // RMS norm per head before RoPE, as in qwen3
+  std::optional<bool> qk_norm;    // RMS norm per head before RoPE, as in qwen3
   std::optional<int64_t> sliding_window;
   std::optional<double> initializer_range;
   double dropout = 0.0;  // embeddings and residual branches

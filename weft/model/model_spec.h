@@ -61,7 +61,8 @@ struct ModelSpec {
   bool o_bias = false;
   bool mlp_bias = false;
   bool qk_norm = false;
-  bool gated = true;  // llama and moe: MLP and experts are down(act(gate x) * up x), else down(act(up x))
+  bool gated =
+      true;  // llama and moe: MLP and experts are down(act(gate x) * up x), else down(act(up x))
   bool tied = false;
   double initializer_range = 0.02;
   double dropout = 0.0;
@@ -79,7 +80,8 @@ struct ModelSpec {
 ModelSpec make_model_spec(const ModelConfig& config, std::optional<int64_t> tokenizer_vocab);
 /// From a parsed config.json; `where` is its path for messages.
 ModelSpec model_spec_from_hf(const Json& hf, const std::string& where);
-/// The config.json to export, null when no Hugging Face type can express the model; `dtype` is the stored precision ("bfloat16", "float32", "float16").
+/// The config.json to export, null when no Hugging Face type can express the model; `dtype` is the
+/// stored precision ("bfloat16", "float32", "float16").
 Json hf_config_json(const ModelSpec& spec, const std::string& dtype);
 
 /// One trainable tensor: the piece of a Hugging Face tensor that one operator uses.

@@ -147,7 +147,9 @@ std::string refused_fields(const ModelConfig& config) {
 }
 
 TEST(ModelSpec, ExportTypeOfFieldsWithExperts) {
-  const auto type = [](const ModelConfig& config) { return make_model_spec(config, {}).model_type; };
+  const auto type = [](const ModelConfig& config) {
+    return make_model_spec(config, {}).model_type;
+  };
   ModelConfig config = moe_config();
   EXPECT_EQ(type(config), "mixtral");
   config.num_experts_per_tok = 1;

@@ -66,10 +66,10 @@ ValueId moe_branch(ForwardContext& context, ValueId x, int64_t layer) {
   const ValueId gate = context.spec.gated ? matmul(rows, ".gate_proj") : kNoValue;
   const ValueId up = matmul(rows, ".up_proj");
   graph.set_scope(experts + ".act_fn");
-  const ValueId inner = graph.add(
-      OpKind::expert_glu,
-      {gate == kNoValue ? up : gate, gate == kNoValue ? kNoValue : up, routing.counts},
-      {{"kind", context.spec.activation}});
+  const ValueId inner =
+      graph.add(OpKind::expert_glu,
+                {gate == kNoValue ? up : gate, gate == kNoValue ? kNoValue : up, routing.counts},
+                {{"kind", context.spec.activation}});
   const ValueId down = matmul(inner, ".down_proj");
   graph.set_scope(experts);
   const ValueId y =

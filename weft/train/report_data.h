@@ -25,8 +25,9 @@ Json run_summary_json(const RunMetrics& metrics);
 /// [[what, mean ms], …] of a step, over the steps that count in means.
 Json step_parts_json(const RunMetrics& metrics);
 
-/// {"steps": n, "layers": [[load of expert 0, …], …]} over the last n <= 50 steps: a load is the share
-/// of the layer's assignments times the number of experts, 1 when all are even. Null without experts.
+/// {"steps": n, "layers": [[load of expert 0, …], …]} over the last n <= 50 steps: a load is the
+/// share of the layer's assignments times the number of experts, 1 when all are even. Null without
+/// experts.
 Json expert_load_json(const std::vector<StepRecord>& steps);
 
 /// A Chrome trace of trace_file.h reduced to {"step", "file", "rank", "names", "phases", "lanes":

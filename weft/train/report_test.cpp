@@ -165,7 +165,7 @@ TEST(ReportData, LoadsOfExpertsAreSharesOfAnEvenOne) {
   }
   const Json load = expert_load_json(metrics.steps);
   EXPECT_EQ(load.at("steps").as_int(), 50);
-  EXPECT_EQ(load.at("layers").dump(), "[[3,1,0,0],[1,1,1,1]]");
+  EXPECT_EQ(load.at("layers").dump(), "[[3.0,1.0,0.0,0.0],[1.0,1.0,1.0,1.0]]");
   EXPECT_TRUE(expert_load_json({make_step(1, 1.0)}).is_null());
 }
 
