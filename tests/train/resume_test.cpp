@@ -48,6 +48,30 @@ TEST_F(Resume, B38_ResumedRunEqualsTheStraightOneToTheBit) {
   }
 }
 
+TEST_F(Resume, B38_ExpertsContinueToTheBit) {
+  const std::vector<std::vector<std::string>> variants = {
+      {"model.router_score=sigmoid", "model.router_bias_rate=0.01", "model.num_shared_experts=1"},
+      {"model.capacity_factor=0.75", "precision.compute=bf16"}};
+  for (size_t i = 0; i < variants.size(); ++i) {
+    std::vector<std::string> keys = {"model.family=moe", "model.moe_intermediate_size=24",
+                                     "model.num_experts=4", "model.num_experts_per_tok=2"};
+    keys.insert(keys.end(), variants[i].begin(), variants[i].end());
+    const std::string tag = std::to_string(i);
+    const RunMetrics straight = run(config(keys), "straight-" + tag);
+    std::vector<std::string> first = keys;
+    first.push_back("train.steps=3");
+    run(config(first), "halves-" + tag);
+    const RunMetrics resumed = run(config(keys), "halves-" + tag, "");
+    expect_same_steps(straight, resumed);
+    expect_same_checkpoint("straight-" + tag, "halves-" + tag, 6);
+    for (size_t step = 0; step < straight.steps.size(); ++step) {
+      EXPECT_EQ(straight.steps[step].expert_tokens, resumed.steps[step].expert_tokens);
+      EXPECT_EQ(straight.steps[step].dropped_tokens, resumed.steps[step].dropped_tokens);
+      EXPECT_EQ(straight.steps[step].aux_loss, resumed.steps[step].aux_loss);
+    }
+  }
+}
+
 TEST_F(Resume, B42_StepsAfterTheCheckpointAreSuperseded) {
   run(config({"train.steps=5", "checkpoint.every_steps=3", "checkpoint.final=false"}), "run");
   EXPECT_FALSE(fs::exists(checkpoint("run", 5)));

@@ -188,6 +188,27 @@ TEST_F(Run, RunFolderIsComplete) {
   EXPECT_EQ(config_toml(back), bytes_of(path("run") + "/config.toml"));
 }
 
+TEST_F(Run, ExpertsAreReported) {
+  const RunMetrics metrics =
+      run(config({"model.family=moe", "model.moe_intermediate_size=24", "model.num_experts=4",
+                  "model.num_experts_per_tok=2", "model.first_k_dense_replace=1",
+                  "model.num_hidden_layers=3", "model.capacity_factor=0.5", "train.steps=12"}),
+          "run");
+  for (const StepRecord& record : metrics.steps) {
+    ASSERT_EQ(record.expert_tokens.size(), 2u) << "one of three layers is dense";
+    for (const std::vector<int64_t>& layer : record.expert_tokens) {
+      int64_t sum = 0;
+      for (const int64_t tokens : layer) sum += tokens;
+      EXPECT_EQ(sum, 4 * 16 * 2);
+    }
+    // Half of all assignments have room.
+    EXPECT_GE(record.dropped_tokens, 2 * 4 * 16);
+    EXPECT_GT(record.aux_loss, 1.0);
+    EXPECT_LT(record.aux_loss, 4.0);
+  }
+  EXPECT_LT(metrics.steps.back().loss, metrics.steps.front().loss - 0.5);
+}
+
 TEST_F(Run, LossFalls) {
   const RunMetrics metrics = run(config({"train.steps=60"}), "run");
   EXPECT_NEAR(metrics.steps.front().loss, std::log(257.0), 0.1);
