@@ -1,5 +1,4 @@
-// The fields on experts of config.json, and the names that experts have in the files of each type.
-// Internal to model/.
+// The fields of config.json that describe experts. Internal to model/.
 #pragma once
 
 #include <string>
