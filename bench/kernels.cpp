@@ -11,56 +11,16 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
-#include <ctime>
-#include <functional>
 #include <string>
 #include <vector>
 
-#include "weft/backend/backend.h"
+#include "bench/measure.h"
 #include "weft/backend/cpu/gemm.h"
-#include "weft/ops/op_kind.h"
 
 namespace {
 
 using namespace weft;
-
-/// One thread is timed by its processor time, so that a busy machine disturbs less.
-bool time_processor = false;
-
-double now() {
-  timespec time{};
-  clock_gettime(time_processor ? CLOCK_PROCESS_CPUTIME_ID : CLOCK_MONOTONIC, &time);
-  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
-}
-
-double seconds_of(const std::function<void()>& work) {
-  const double start = now();
-  work();
-  return now() - start;
-}
-
-/// Least time of several runs, at least `least` of them and about half a second.
-double best_seconds(const std::function<void()>& work, int least = 3) {
-  work();  // first touch, JIT
-  double best = 1e30, total = 0;
-  for (int run = 0; run < least || (total < 0.5 && run < 200); ++run) {
-    const double t = seconds_of(work);
-    best = std::min(best, t);
-    total += t;
-  }
-  return best;
-}
-
-/// The two sides of a ratio, measured in turns so that both see the same machine.
-std::pair<double, double> best_of_both(const std::function<void()>& a,
-                                       const std::function<void()>& b) {
-  double best_a = 1e30, best_b = 1e30;
-  for (int round = 0; round < 2; ++round) {
-    best_a = std::min(best_a, best_seconds(a));
-    best_b = std::min(best_b, best_seconds(b));
-  }
-  return {best_a, best_b};
-}
+using namespace weft::bench;
 
 __attribute__((target("avx2,fma"))) float fma_loop(int64_t count) {
   __m256 sums[12];
@@ -86,57 +46,6 @@ double peak_gflops(int threads) {
   if (sink == 12345.0f) fmt::print("\n");
   return static_cast<double>(threads) * kCount * 12 * 16 / t / 1e9;
 }
-
-/// Aligned memory for operands and workspaces.
-class Memory {
- public:
-  explicit Memory(Backend& backend, int64_t bytes) : arena_(backend.allocate(bytes)) {
-    std::memset(arena_->data(), 0, static_cast<size_t>(bytes));
-  }
-  void* data() const { return arena_->data(); }
-
- private:
-  std::unique_ptr<DeviceArena> arena_;
-};
-
-/// One kernel with operands of its own, values small and harmless.
-class Bound {
- public:
-  Bound(Backend& backend, KernelSpec spec, std::vector<std::pair<size_t, size_t>> in_place = {})
-      : kernel_(backend.prepare(spec)), workspace_(backend, backend.workspace_bytes(spec)) {
-    for (const TensorType& type : spec.inputs) in_.push_back(make(backend, type));
-    for (const TensorType& type : spec.outputs) out_.push_back(make(backend, type));
-    for (const auto& [output, input] : in_place) out_[output] = const_cast<void*>(in_[input]);
-  }
-  void* input(size_t i) { return const_cast<void*>(in_[i]); }
-  void run() { kernel_->run({in_, out_, workspace_.data()}); }
-
- private:
-  void* make(Backend& backend, const TensorType& type) {
-    if (!type.present()) return nullptr;
-    memory_.emplace_back(backend, type.bytes());
-    void* data = memory_.back().data();
-    if (type.dtype == DType::f32) {
-      float* values = static_cast<float*>(data);
-      for (int64_t i = 0; i < type.elements(); ++i) {
-        values[i] = 0.01f * static_cast<float>(i * 7919 % 97 - 48);
-      }
-    }
-    if (type.dtype == DType::bf16) {
-      BF16* values = static_cast<BF16*>(data);
-      for (int64_t i = 0; i < type.elements(); ++i) {
-        values[i] = to_bf16(0.01f * static_cast<float>(i * 7919 % 97 - 48));
-      }
-    }
-    return data;
-  }
-
-  std::unique_ptr<Kernel> kernel_;
-  Memory workspace_;
-  std::vector<Memory> memory_;
-  std::vector<const void*> in_;
-  std::vector<void*> out_;
-};
 
 void bench_matmul(Backend& backend, int threads, double peak) {
   struct Case {

@@ -16,12 +16,13 @@
 namespace weft::cpu {
 namespace {
 
-constexpr int64_t kDepth = 256;             // k values per block: panels of A and B stay in L1
-constexpr int64_t kRowBlock = 144;          // rows of A per block: stays in L2
-constexpr int64_t kPackedFloats = 2 << 20;  // rows packed at a time: stay in L3
-constexpr int64_t kRangeFloats = 64 << 10;  // columns of a weight packed by a worker: stay in L2
-constexpr int64_t kRangeCols = 256;         // most columns of a range
-constexpr int64_t kTasks = 4;               // per worker, at least, so that uneven experts balance
+constexpr int64_t kDepth = 256;              // k values per block: panels of A and B stay in L1
+constexpr int64_t kRowBlock = 144;           // rows of A per block: stays in L2
+constexpr int64_t kPackedFloats = 2 << 20;   // rows packed at a time: stay in L3
+constexpr int64_t kRangeFloats = 128 << 10;  // columns of a weight packed by a worker: stay in L2
+constexpr int64_t kRangeCols = 256;          // most columns of a range
+constexpr int64_t kPackRows = 16;            // rows packed at a time when lanes are contiguous
+constexpr int64_t kTasks = 4;                // per worker, at least, so that uneven experts balance
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
@@ -35,6 +36,25 @@ int64_t block_depth(int64_t depth) {
 struct Piece {
   int64_t expert = 0, begin = 0, rows = 0, tile = 0;
 };
+
+/// pack_a or pack_b of a matrix whose lanes are contiguous, into panels `panel_depth` deep: a few
+/// rows at a time for all panels, so that memory is read in long pieces.
+template <class Pack>
+void pack_lanes(Pack pack, int64_t tile, const char* from, bool bf16, int64_t size, int64_t stride,
+                int64_t lanes, int64_t depth, int64_t panel_depth, float* to) {
+  for (int64_t k = 0; k < depth; k += kPackRows) {
+    const int64_t rows = std::min(kPackRows, depth - k);
+    for (int64_t row = k + rows; row < std::min(depth, k + rows + kPackRows); ++row) {
+      for (int64_t byte = 0; byte < lanes * size; byte += 64) {
+        __builtin_prefetch(from + row * stride * size + byte);
+      }
+    }
+    for (int64_t lane = 0; lane < lanes; lane += tile) {
+      pack(from + (k * stride + lane) * size, bf16, 1, stride, std::min(tile, lanes - lane), rows,
+           to + lane * panel_depth + k * tile);
+    }
+  }
+}
 
 /// Most rows first.
 void sort_pieces(Piece* pieces, int64_t count) {
@@ -165,9 +185,14 @@ class GroupedMatmul final : public CpuKernel {
     float* weight = scratch;
     float* sums = weight + weight_floats_;
     float* result = sums + sums_floats_;
-    const int64_t lane = transpose_w_ ? inner_ : 1, step = transpose_w_ ? 1 : outer_;
-    isa_.pack_b(w + (piece.expert * inner_ * outer_ + col * lane) * size_, bf16_, lane, step, cols,
-                inner_, weight);
+    const char* from =
+        w + (piece.expert * inner_ * outer_ + col * (transpose_w_ ? inner_ : 1)) * size_;
+    if (transpose_w_) {
+      isa_.pack_b(from, bf16_, inner_, 1, cols, inner_, weight);
+    } else {
+      pack_lanes(isa_.pack_b, isa_.tile_cols, from, bf16_, size_, outer_, cols, inner_, inner_,
+                 weight);
+    }
     const int64_t tiles = ceil_div(piece.rows, isa_.tile_rows);
     const float* a = packed + piece.tile * isa_.tile_rows * padded_inner_;
     RunCursor cursor(rows, piece.expert);
@@ -221,15 +246,8 @@ struct RowPanels {
   void to_panels(RunCursor cursor, Pack pack, int64_t tile, int64_t lane, int64_t lanes,
                  int64_t begin, int64_t depth, float* to) const {
     for_runs(cursor, begin, depth, [&](int64_t done, int64_t row, int64_t count) {
-      const char* from = rows + (row * width + lane) * size;
-      if (count == depth) {
-        pack(from, bf16, 1, width, lanes, depth, to);
-        return;
-      }
-      for (int64_t i = 0; i < lanes; i += tile) {
-        pack(from + i * size, bf16, 1, width, std::min(tile, lanes - i), count,
-             to + i * depth + done * tile);
-      }
+      pack_lanes(pack, tile, rows + (row * width + lane) * size, bf16, size, width, lanes, count,
+                 depth, to + done * tile);
     });
   }
 };
