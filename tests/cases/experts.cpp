@@ -211,23 +211,28 @@ void add_activations(std::vector<OpCase>& cases, const Routing& r, const Experts
                      const std::string& kind) {
   Attrs attrs = experts.on(r.attrs());
   attrs.set("kind", kind);
-  const std::string label = fmt::format("{}_{}{}", kind, r.label, experts.label);
   const Operand rows = compute(r.rows(r.H));
   const RowCases forward_routed(r, 3), grad_routed(r, 4);
-  cases.push_back(
-      {.name = "expert_glu_" + label,
-       .op = OpKind::expert_glu,
-       .attrs = attrs,
-       .inputs = {rows, rows, forward_routed.counts()},
-       .tolerance = Tolerance::elementwise,
-       .differentiable = experts.count == 0 ? std::vector<int>{0, 1} : std::vector<int>{},
-       .sources = forward_routed.sources()});
-  cases.push_back({.name = "expert_glu_grad_" + label,
-                   .op = OpKind::expert_glu_grad,
-                   .attrs = attrs,
-                   .inputs = {rows, rows, rows, grad_routed.counts()},
-                   .tolerance = Tolerance::elementwise,
-                   .sources = grad_routed.sources()});
+  for (const bool gated : {true, false}) {
+    const std::string label =
+        fmt::format("{}_{}{}{}", kind, r.label, experts.label, gated ? "" : "_ungated");
+    const Operand up = gated ? rows : absent();
+    std::vector<int> differentiable;
+    if (experts.count == 0) differentiable = gated ? std::vector<int>{0, 1} : std::vector<int>{0};
+    cases.push_back({.name = "expert_glu_" + label,
+                     .op = OpKind::expert_glu,
+                     .attrs = attrs,
+                     .inputs = {rows, up, forward_routed.counts()},
+                     .tolerance = Tolerance::elementwise,
+                     .differentiable = differentiable,
+                     .sources = forward_routed.sources()});
+    cases.push_back({.name = "expert_glu_grad_" + label,
+                     .op = OpKind::expert_glu_grad,
+                     .attrs = attrs,
+                     .inputs = {rows, up, rows, grad_routed.counts()},
+                     .tolerance = Tolerance::elementwise,
+                     .sources = grad_routed.sources()});
+  }
 }
 
 /// Experts 1 and 2 of four with capacity 2: rows and counts of the piece, slots of the whole.

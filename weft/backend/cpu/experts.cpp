@@ -160,6 +160,7 @@ class RowKernel : public CpuKernel {
         [&](int64_t first, int64_t count) { f(first * row_bytes_, count * width_); },
         [&](int64_t first, int64_t count) {
           for (void* output : args.outputs) {
+            if (output == nullptr) continue;
             std::memset(static_cast<char*>(output) + first * row_bytes_, 0,
                         static_cast<size_t>(count * row_bytes_));
           }
@@ -173,34 +174,55 @@ class RowKernel : public CpuKernel {
   int threads_;
 };
 
+// y = act(gate) x up, or act(gate) without up.
 class ExpertGlu final : public RowKernel {
  public:
   ExpertGlu(const KernelSpec& spec, int threads)
-      : RowKernel(spec, 2, threads), loop_(elementwise_isa().glu[activation_kind(spec)][bf16_]) {}
+      : RowKernel(spec, 2, threads),
+        gated_(elementwise_isa().glu[activation_kind(spec)][bf16_]),
+        plain_(elementwise_isa().activation[activation_kind(spec)][bf16_]) {}
   void run(const KernelArgs& args) override {
+    const char* gate = in<char>(args, 0);
+    const char* up = in<char>(args, 1);
+    char* y = out<char>(args, 0);
     over_rows(args, in<int32_t>(args, 2), [&](int64_t byte, int64_t count) {
-      loop_(count, in<char>(args, 0) + byte, in<char>(args, 1) + byte, out<char>(args, 0) + byte);
+      if (up != nullptr) {
+        gated_(count, gate + byte, up + byte, y + byte);
+      } else {
+        plain_(count, gate + byte, y + byte);
+      }
     });
   }
 
  private:
-  Binary loop_;
+  Binary gated_;
+  Unary plain_;
 };
 
 class ExpertGluGrad final : public RowKernel {
  public:
   ExpertGluGrad(const KernelSpec& spec, int threads)
       : RowKernel(spec, 3, threads),
-        loop_(elementwise_isa().glu_grad[activation_kind(spec)][bf16_]) {}
+        gated_(elementwise_isa().glu_grad[activation_kind(spec)][bf16_]),
+        plain_(elementwise_isa().activation_grad[activation_kind(spec)][bf16_]) {}
   void run(const KernelArgs& args) override {
+    const char* gate = in<char>(args, 0);
+    const char* up = in<char>(args, 1);
+    const char* dy = in<char>(args, 2);
+    char* dgate = out<char>(args, 0);
+    char* dup = out<char>(args, 1);
     over_rows(args, in<int32_t>(args, 3), [&](int64_t byte, int64_t count) {
-      loop_(count, in<char>(args, 0) + byte, in<char>(args, 1) + byte, in<char>(args, 2) + byte,
-            out<char>(args, 0) + byte, out<char>(args, 1) + byte);
+      if (up != nullptr) {
+        gated_(count, gate + byte, up + byte, dy + byte, dgate + byte, dup + byte);
+      } else {
+        plain_(count, gate + byte, dy + byte, dgate + byte);
+      }
     });
   }
 
  private:
-  GluGrad loop_;
+  GluGrad gated_;
+  Binary plain_;
 };
 
 }  // namespace

@@ -96,8 +96,7 @@ class GroupedMatmul final : public CpuKernel {
     weight_floats_ = round_up(range_cols_ * padded_inner_, 16);
     sums_floats_ = inner_ > depth_ && bf16_ ? round_up(row_block_ * range_cols_, 16) : 0;
     // Also holds the rows of a tile that come from several runs while they are packed.
-    result_floats_ =
-        round_up(std::max(row_block_ * range_cols_, isa_.tile_rows * padded_inner_), 16);
+    result_floats_ = round_up(isa_.tile_rows * std::max(range_cols_, padded_inner_), 16);
   }
 
   int64_t workspace_bytes() const override {
@@ -196,10 +195,14 @@ class GroupedMatmul final : public CpuKernel {
     const int64_t tiles = ceil_div(piece.rows, isa_.tile_rows);
     const float* a = packed + piece.tile * isa_.tile_rows * padded_inner_;
     RunCursor cursor(rows, piece.expert);
-    for (int64_t row = 0; row < piece.rows; row += row_block_) {
-      const int64_t count = std::min(row_block_, piece.rows - row);
+    for (int64_t row = 0, count = 0; row < piece.rows; row += count) {
+      // Whole tiles of one run are written in place, a tile of several runs by way of `result`.
+      const int64_t rest = piece.rows - row;
       cursor.seek(piece.begin + row);
-      const bool direct = cursor.left() >= count;
+      const int64_t run = std::min(cursor.left(), rest);
+      const bool direct = run == rest || run >= isa_.tile_rows;
+      const int64_t whole = run == rest ? rest : run / isa_.tile_rows * isa_.tile_rows;
+      count = direct ? std::min(whole, row_block_) : std::min(rest, isa_.tile_rows);
       GemmStore store;
       store.c =
           direct ? y + (cursor.row() * outer_ + col) * size_ : reinterpret_cast<char*>(result);
