@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # A long run with the optimizer states on NVMe: does anything grow? Steps of a small llama on real text; while
 # it runs, resident memory, open files and bytes on the disk are noted. Fails when the median step of the last
-# 500 steps is not within 10 % of that of steps 100 to 600, or when something grew.
+# 500 steps is more than 10 % above that of steps 100 to 600, or when something grew (one file more may be a save).
 set -euo pipefail
 
 repo=$(cd "$(dirname "$0")/.." && pwd)
@@ -109,7 +109,7 @@ for begin, end in spans:
 first, last = table[0], table[-1]
 print(f"last 500 / steps 100 to 600: {last[0] / first[0]:.3f}; loss {step[0]['loss']:.3f} -> "
       f"{statistics.mean(r['loss'] for r in step[-100:]):.3f}")
-grew = last[1] > 1.02 * first[1] + 1 or last[2] > first[2] or last[3] > first[3]
-if grew or not 0.9 <= last[0] / first[0] <= 1.1:
+grew = last[1] > 1.02 * first[1] + 1 or last[2] > first[2] + 1 or last[3] > first[3]
+if grew or last[0] > 1.1 * first[0]:
     sys.exit("endurance: the run does not stay as it began")
 PY

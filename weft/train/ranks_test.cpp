@@ -77,6 +77,29 @@ TEST(Ranks, PlansTooLargeTogetherAreRefusedOnAllRanks) {
   }
 }
 
+TEST(Ranks, HostMemoryOnAutoIsWhatTheMachineMayGive) {
+  const auto budget = [](int world, const MemoryConfig& memory) {
+    std::optional<int64_t> agreed;
+    run_ranks({.world = world}, [&](Communicator& ranks) {
+      Config config;
+      config.memory = memory;
+      const std::optional<int64_t> mine = agree_host_budget(config, ranks);
+      if (ranks.rank() == 0) agreed = mine;
+      return 0;
+    });
+    return agreed;
+  };
+  // Only where the rest has somewhere to go.
+  EXPECT_EQ(budget(1, {.device = 1000}), std::nullopt);
+  EXPECT_EQ(budget(1, {.nvme = {"/disk"}}), std::nullopt);
+  EXPECT_EQ(budget(1, {.device = 1000, .host = 77, .nvme = {"/disk"}}), 77);
+  const std::optional<int64_t> room = budget(1, {.device = 1000, .nvme = {"/disk"}});
+  ASSERT_TRUE(room.has_value());
+  EXPECT_GT(*room, 1);
+  // Every rank has a device of its own; more than there is leaves nothing.
+  EXPECT_EQ(budget(3, {.device = *room, .nvme = {"/disk"}}), 1);
+}
+
 TEST(Ranks, EachMicroBatchIsDealtOverTheDataAxis) {
   Plan plan;
   EXPECT_EQ(data_ways(plan), 1);
