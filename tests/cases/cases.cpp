@@ -14,6 +14,7 @@ DType dtype_of(Of of, DType compute_dtype) {
     case Of::none: return DType::none;
     case Of::compute: return compute_dtype;
     case Of::param: return compute_dtype == DType::f64 ? DType::f64 : DType::f32;
+    case Of::slot: return compute_dtype == DType::f64 ? DType::f64 : DType::bf16;
     case Of::f64: return DType::f64;
     case Of::i32: return DType::i32;
     case Of::i64: return DType::i64;
@@ -61,6 +62,12 @@ Operand compute(Shape shape, double deviation, double mean) {
 Operand param(Shape shape, double deviation, double mean) {
   Operand operand = compute(std::move(shape), deviation, mean);
   operand.of = Of::param;
+  return operand;
+}
+
+Operand slot(Shape shape, double deviation, double mean) {
+  Operand operand = compute(std::move(shape), deviation, mean);
+  operand.of = Of::slot;
   return operand;
 }
 

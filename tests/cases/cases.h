@@ -14,9 +14,9 @@
 
 namespace weft::test {
 
-/// Dtype of an operand: fixed, or relative to the compute dtype of the run. `param` is f64 when
-/// the compute dtype is f64, else f32.
-enum class Of : uint8_t { none, compute, param, f64, i32, i64 };
+/// Dtype of an operand: fixed, or relative to the compute dtype of the run. When the compute dtype
+/// is f64, `param` and `slot` are too; else they are f32 and bf16.
+enum class Of : uint8_t { none, compute, param, slot, f64, i32, i64 };
 
 /// How close a backend must be to ref; the numbers are in tolerance.cpp.
 enum class Tolerance : uint8_t {
@@ -57,6 +57,8 @@ struct OpCase {
 Operand absent();
 Operand compute(Shape shape, double deviation = 1, double mean = 0);
 Operand param(Shape shape, double deviation = 1, double mean = 0);
+/// A moment of an optimizer that is kept in 16 bits.
+Operand slot(Shape shape, double deviation = 1, double mean = 0);
 Operand param_list(const std::vector<double>& values);
 Operand ints(Shape shape, int64_t low, int64_t high);
 Operand i32_list(Shape shape, const std::vector<double>& values);

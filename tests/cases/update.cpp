@@ -19,10 +19,14 @@ Operand hyper(double lr, double t) {
 /// A second moment: positive.
 Operand second_moment(const Shape& shape) { return param(shape, 1e-4, 1e-2); }
 
+std::string copy_label(std::string_view copy) {
+  return copy == "none" ? "" : fmt::format("_{}_copy", copy);
+}
+
 void add_adamw(std::vector<OpCase>& cases) {
   const Shape shapes[] = {{1}, {7}, {8}, {15}, {16}, {17}, {1023}, {3, 5}, {0}};
   for (const Shape& shape : shapes) {
-    for (const char* copy : {"none", "bf16"}) {
+    for (const char* copy : {"none", "bf16", "f16"}) {
       for (const int apply : {1, 0}) {
         const double eps = shape[0] % 2 == 1 ? 1e-8 : 1e-15;
         const Attrs attrs = {{"beta1", 0.9},
@@ -31,7 +35,7 @@ void add_adamw(std::vector<OpCase>& cases) {
                              {"weight_decay", shape[0] % 3 == 0 ? 0.0 : 0.1},
                              {"copy_dtype", std::string(copy)}};
         cases.push_back({fmt::format("adamw_{}_{}{}{}", num_elements(shape), shape.size(),
-                                     copy[0] == 'n' ? "" : "_copy", apply == 1 ? "" : "_skipped"),
+                                     copy_label(copy), apply == 1 ? "" : "_skipped"),
                          OpKind::adamw,
                          attrs,
                          {param(shape), param(shape, 0.1), second_moment(shape), param(shape),
@@ -46,10 +50,10 @@ void add_sgd(std::vector<OpCase>& cases) {
   const Shape shapes[] = {{1}, {7}, {8}, {17}, {1023}, {0}};
   for (const Shape& shape : shapes) {
     for (const bool momentum : {false, true}) {
-      for (const char* copy : {"none", "bf16"}) {
+      for (const char* copy : {"none", "bf16", "f16"}) {
         for (const int apply : {1, 0}) {
           cases.push_back({fmt::format("sgd_{}{}{}{}", shape[0], momentum ? "_momentum" : "",
-                                       copy[0] == 'n' ? "" : "_copy", apply == 1 ? "" : "_skipped"),
+                                       copy_label(copy), apply == 1 ? "" : "_skipped"),
                            OpKind::sgd,
                            {{"momentum", momentum ? 0.9 : 0.0},
                             {"weight_decay", 0.01},
@@ -58,6 +62,46 @@ void add_sgd(std::vector<OpCase>& cases) {
                             hyper(0.05, 3), param_list({0.37}), apply_flag(apply)},
                            Tolerance::exact});
         }
+      }
+    }
+  }
+}
+
+/// Moments in 16 bits, of a whole tensor and of pieces of larger ones.
+void add_rounded(std::vector<OpCase>& cases) {
+  const struct {
+    Shape shape;
+    const char* elements;
+  } pieces[] = {{{1}, "1;0;1;0"},          {{7}, "9;2;7;0"},       {{1023}, "1023;0;1023;0"},
+                {{3, 5}, "4,9;1,2;3,5;0"}, {{9}, "4,9;1,2;3,5;3"}, {{0}, "8;0;0;0"}};
+  for (const auto& [shape, elements] : pieces) {
+    for (const char* copy : {"none", "bf16", "f16"}) {
+      for (const int apply : {1, 0}) {
+        const std::string label =
+            fmt::format("rounded_{}_{}{}{}", num_elements(shape), shape.size(), copy_label(copy),
+                        apply == 1 ? "" : "_skipped");
+        const Attrs draws = {{"seed", int64_t{11}},
+                             {"site", int64_t{-5}},
+                             {"elements", std::string(elements)},
+                             {"copy_dtype", std::string(copy)},
+                             {"weight_decay", 0.1}};
+        Attrs adamw = draws, sgd = draws;
+        adamw.set("beta1", 0.9);
+        adamw.set("beta2", 0.95);
+        adamw.set("eps", 1e-8);
+        sgd.set("momentum", 0.9);
+        cases.push_back({"adamw_" + label,
+                         OpKind::adamw,
+                         adamw,
+                         {param(shape), slot(shape, 0.1), slot(shape, 1e-4, 1e-2), param(shape),
+                          hyper(3e-4, 7), param_list({0.37}), apply_flag(apply), i64_list({7})},
+                         Tolerance::exact});
+        cases.push_back({"sgd_" + label,
+                         OpKind::sgd,
+                         sgd,
+                         {param(shape), param(shape), slot(shape), hyper(0.05, 3),
+                          param_list({0.37}), apply_flag(apply), i64_list({3})},
+                         Tolerance::exact});
       }
     }
   }
@@ -101,6 +145,7 @@ std::vector<OpCase> update_cases() {
   }
   add_adamw(cases);
   add_sgd(cases);
+  add_rounded(cases);
   return cases;
 }
 

@@ -126,6 +126,75 @@ TEST_P(Reports, B54_OneInfiniteGradientSkipsTheStep) {
   }
 }
 
+// What a moment is rounded to belongs to (seed, step, tensor, element), not to the piece.
+TEST_P(Reports, RoundedMomentsDoNotDependOnThePiece) {
+  const int64_t rows = 12, columns = 35;
+  const auto update = [&](const Shape& shape, const std::string& elements,
+                          const std::vector<int64_t>& numbers, int64_t begin, int64_t size,
+                          double step) {
+    Attrs attrs = adamw_attrs(0.9, 0.95, 1e-8, 0.1);
+    attrs.set("seed", int64_t{3});
+    attrs.set("site", int64_t{8});
+    attrs.set("elements", elements);
+    if (size >= 0) attrs.set("begin", begin), attrs.set("size", size);
+    HostTensor w(f32(shape)), g(f32(shape));
+    HostTensor m({DType::bf16, shape}), v({DType::bf16, shape});
+    for (int64_t i = 0; i < w.size(); ++i) {
+      g.set(i, gradient(numbers[static_cast<size_t>(i)]));
+      m.set(i, 0.5);
+      v.set(i, 0.25);
+    }
+    return run(OpKind::adamw, attrs,
+               {w, m, v, g, hyper(0.01, 0.9, 0.95, 2), HostTensor(f32({1}), {1}), flag(1),
+                HostTensor({DType::i64, {1}}, {step})});
+  };
+  std::vector<int64_t> all(rows * columns);
+  for (size_t i = 0; i < all.size(); ++i) all[i] = static_cast<int64_t>(i);
+  const auto whole = update({rows, columns}, "12,35;0,0;12,35;0", all, 0, -1, 5);
+  const auto other = update({rows, columns}, "12,35;0,0;12,35;0", all, 0, -1, 6);
+  EXPECT_NE(whole[1].values(), other[1].values());
+  EXPECT_EQ(whole[0].values(), other[0].values());  // the weights use what was not rounded
+  const auto expect_piece = [&](const std::vector<HostTensor>& piece,
+                                const std::vector<int64_t>& numbers, int64_t begin, int64_t size) {
+    for (int64_t i = begin; i < begin + size; ++i) {
+      const int64_t number = numbers[static_cast<size_t>(i)];
+      ASSERT_EQ(piece[1].get(i), whole[1].get(number)) << number;
+      ASSERT_EQ(piece[2].get(i), whole[2].get(number)) << number;
+    }
+  };
+  std::vector<int64_t> box;
+  for (int64_t r = 2; r < 9; ++r) {
+    for (int64_t c = 3; c < 20; ++c) box.push_back(r * columns + c);
+  }
+  expect_piece(update({7, 17}, "12,35;2,3;7,17;0", box, 0, -1, 5), box, 0, 119);
+  const std::vector<int64_t> range(box.begin() + 30, box.begin() + 100);
+  expect_piece(update({70}, "12,35;2,3;7,17;30", range, 0, -1, 5), range, 0, 70);
+  expect_piece(update({rows, columns}, "12,35;0,0;12,35;0", all, 101, 64, 5), all, 101, 64);
+}
+
+TEST_P(Reports, RoundedMomentsAreRightOnAverage) {
+  // 1 + 2^-10 lies an eighth of the way from 1 to its neighbour 1 + 2^-7.
+  const int64_t size = 40000;
+  Attrs attrs = {{"momentum", 0.0},
+                 {"weight_decay", 0.0},
+                 {"seed", int64_t{1}},
+                 {"site", int64_t{2}},
+                 {"elements", std::string("40000;0;40000;0")}};
+  HostTensor w(f32({size})), g(f32({size})), m({DType::bf16, {size}});
+  for (int64_t i = 0; i < size; ++i) g.set(i, i % 2 == 0 ? 1 + 0x1p-10 : -1 - 0x1p-10);
+  const auto out = run(OpKind::sgd, attrs,
+                       {w, g, m, hyper(0.1, 0.9, 0.95, 1), HostTensor(f32({1}), {1}), flag(1),
+                        HostTensor({DType::i64, {1}}, {4})});
+  int64_t up = 0;
+  for (int64_t i = 0; i < size; ++i) {
+    const double value = std::abs(out[1].get(i));
+    EXPECT_EQ(out[1].get(i) > 0, i % 2 == 0);
+    ASSERT_TRUE(value == 1 || value == 1 + 0x1p-7) << value;
+    up += value > 1 ? 1 : 0;
+  }
+  EXPECT_NEAR(static_cast<double>(up) / size, 0.125, 5 * std::sqrt(0.125 * 0.875 / size));
+}
+
 TEST_P(Reports, B69_RopeAngleAtALatePosition) {
   const auto table = run(OpKind::rope_table,
                          {{"head_dim", int64_t{32}},
@@ -147,7 +216,7 @@ TEST_P(Reports, B69_RopeAngleAtALatePosition) {
 TEST_P(Reports, DropoutMaskIsThatOfTheStream) {
   const int64_t B = 3, S = 11, H = 67;
   const double p = 0.1;
-  for (const DType dtype : {DType::f32, DType::bf16}) {
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
     HostTensor x({dtype, {B, S, H}});
     for (int64_t i = 0; i < x.size(); ++i) x.set(i, 1);
     const auto y = run(OpKind::dropout, {{"p", p}, {"seed", int64_t{9}}, {"site", int64_t{4}}},

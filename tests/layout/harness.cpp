@@ -170,7 +170,7 @@ class RankRun {
       const auto layers = static_cast<double>(count_sparse_layers(job_.spec));
       set_scalars("aux_scale", {1.0 / (sequences * layers)});
     }
-    pending_->feed(update_hyper(config_, index + 1, index));
+    pending_->feed(update_hyper(config_, index), index + 1);
     if (session_->has_input("train", "step")) {
       const int64_t number = index + 1;
       session_->set_input("train", "step", &number, sizeof(number));

@@ -51,7 +51,10 @@ double ModelRun::step(int64_t number, const HostTensor& tokens, const HostTensor
   if (session_->has_input("train", "aux_scale")) {
     set_scalars("aux_scale", {aux_share(spec_, config_.train.global_batch)});
   }
-  set_scalars("hyper", update_hyper(config_, number, number - 1));
+  set_scalars("hyper", update_hyper(config_, number - 1));
+  if (session_->has_input("train", "update_step")) {
+    session_->set_input("train", "update_step", &number, sizeof(number));
+  }
   session_->run("train");
   WEFT_CHECK(output("train", "apply").get(0) == 1, "ModelRun", "step {} was not applied", number);
   double loss = 0;

@@ -4,7 +4,12 @@
 // A vectorised kernel repeats the body lane by lane.
 #pragma once
 
+#include <bit>
 #include <cmath>
+#include <cstdint>
+
+#include "weft/base/dtype.h"
+#include "weft/base/rng.h"
 
 namespace weft {
 
@@ -66,5 +71,25 @@ void sgd_momentum_element(const SgdScalars<P>& s, P& w, P& buffer, P g) {
   buffer = s.momentum * buffer + g;
   w = w - s.lr * buffer;
 }
+
+/// `value` as bfloat16: up with the probability of its distance from the neighbour below (by
+/// magnitude), so that the mean over `random`, 16 uniform bits, is the value itself. What bfloat16
+/// holds stays as it is.
+inline BF16 round_stochastic(float value, uint32_t random) {
+  return {static_cast<uint16_t>((std::bit_cast<uint32_t>(value) + random) >> 16)};
+}
+
+/// 32 random bits of element `number` under the key of (seed, update, tensor): elements of four
+/// consecutive numbers share one Philox block.
+inline uint32_t element_word(uint64_t key, uint64_t number) {
+  const uint64_t block = number / 4;
+  return philox4x32({static_cast<uint32_t>(block), static_cast<uint32_t>(block >> 32), 0, 0},
+                    {static_cast<uint32_t>(key), static_cast<uint32_t>(key >> 32)})[number % 4];
+}
+
+/// The random bits of a moment of one element: those of the first moment (or momentum) and of the
+/// second are the halves of one word.
+inline uint32_t first_random(uint32_t word) { return word & 0xffffu; }
+inline uint32_t second_random(uint32_t word) { return word >> 16; }
 
 }  // namespace weft

@@ -1,8 +1,7 @@
 #include "weft/base/dtype.h"
 
-#include <cmath>
-
 #include "weft/base/check.h"
+#include "weft/base/half_math.h"
 
 namespace weft {
 namespace {
@@ -54,35 +53,8 @@ bool is_floating(DType dtype) {
   return dtype == DType::f64 || dtype == DType::f32 || dtype == DType::bf16 || dtype == DType::f16;
 }
 
-float to_float(F16 value) {
-  const uint32_t sign = uint32_t{value.bits & 0x8000u} << 16;
-  const uint32_t exponent = (value.bits >> 10) & 0x1fu;
-  const uint32_t mantissa = value.bits & 0x3ffu;
-  if (exponent == 0x1fu) return std::bit_cast<float>(sign | 0x7f800000u | (mantissa << 13));
-  if (exponent == 0) {
-    const float magnitude = std::ldexp(static_cast<float>(mantissa), -24);
-    return sign != 0 ? -magnitude : magnitude;
-  }
-  return std::bit_cast<float>(sign | ((exponent + 112u) << 23) | (mantissa << 13));
-}
-
-F16 to_f16(float value) {
-  const uint32_t bits = std::bit_cast<uint32_t>(value);
-  const uint16_t sign = static_cast<uint16_t>((bits >> 16) & 0x8000u);
-  const uint32_t magnitude = bits & 0x7fffffffu;
-  if (magnitude > 0x7f800000u) return {static_cast<uint16_t>(sign | 0x7e00u)};
-  if (magnitude >= 0x477ff000u) return {static_cast<uint16_t>(sign | 0x7c00u)};  // rounds to inf
-  if (magnitude < 0x38800000u) {  // subnormal half: units of 2^-24, nearest even
-    const float scaled = std::ldexp(std::bit_cast<float>(magnitude), 24);
-    const float floor = std::floor(scaled);
-    const float rest = scaled - floor;
-    auto unit = static_cast<uint32_t>(floor);
-    if (rest > 0.5f || (rest == 0.5f && (unit & 1u) != 0)) ++unit;
-    return {static_cast<uint16_t>(sign | unit)};
-  }
-  const uint32_t rounded = magnitude + 0xfffu + ((magnitude >> 13) & 1u);
-  return {static_cast<uint16_t>(sign | ((rounded - 0x38000000u) >> 13))};
-}
+float to_float(F16 value) { return half_to_float(value); }
+F16 to_f16(float value) { return float_to_half(value); }
 
 double load_element(const void* data, DType dtype, int64_t index) {
   switch (dtype) {

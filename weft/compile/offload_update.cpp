@@ -96,13 +96,9 @@ class UpdateStream {
       update.node = id;
       const TensorType& w = graph_.type(node.inputs[0]);
       update.elements = w.elements();
-      while (update.tensors < node.inputs.size() &&
-             (node.inputs[update.tensors] == kNoValue ||
-              graph_.type(node.inputs[update.tensors]) == w)) {
-        ++update.tensors;
-      }
-      // A tensor of 1 or 3 elements looks like the scalars behind it; those are always three.
-      update.tensors = std::min(update.tensors, node.inputs.size() - 3);
+      const auto& names = op_def(node.op).inputs;
+      update.tensors =
+          static_cast<size_t>(std::find(names.begin(), names.end(), "hyper") - names.begin());
       update.piece = std::max<int64_t>(1, choice_.chunk_bytes / dtype_size(w.dtype));
       const size_t index = updates_.size();
       for (int64_t begin = 0; begin == 0 || begin < update.elements; begin += update.piece) {

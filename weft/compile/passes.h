@@ -37,6 +37,16 @@ void start_collectives(Graph& graph);
 /// compute before them; their memory is charged for that time.
 void prefetch_weights(Graph& graph, int32_t ahead);
 
+/// Outputs of the training program "own.0", "own.1", …: sums of squares of vector gradients as this
+/// rank made them, before they meet those of other ranks. What overflows in a layer passes through
+/// its norms, so they tell which rank a step that was not applied owes it to.
+inline constexpr const char* kOwnProbe = "own.";
+void add_overflow_probes(Graph& graph);
+
+/// Tells the updates of rounded moments which elements of the whole tensors this rank has
+/// (attribute "elements", see ir/element_numbers.h).
+void number_moments(Graph& graph);
+
 /// Drops nodes that no output and no state result depends on.
 void remove_dead_nodes(Graph& graph);
 

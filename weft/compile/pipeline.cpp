@@ -10,6 +10,7 @@
 //     -> vertical         on demand: all micro-batches of a layer before the next layer
 //     -> recompute        on demand: values of the forward pass are dropped and made again
 //     -> early moves      collectives of activations start as soon as their operand is there
+//     -> probes           what tells which rank an overflow came from
 //     -> buckets          small collectives travel together
 //     -> late update      where states are far away: the update runs at the begin of the next step
 //     -> tiers            loads and stores of what does not live on the device (docs/tiers.md);
@@ -115,6 +116,7 @@ class Pipeline {
       program.graph = localize(program.logical, program.sharding, router_, rank);
       check(program.name, "local", program.graph);
     }
+    number_moments(program.graph);
     expand_unsupported(program.graph, support_);
     check(program.name, "expand", program.graph);
     fuse_add(program.graph);
@@ -130,6 +132,8 @@ class Pipeline {
       check(program.name, "recompute", program.graph);
     }
     start_collectives(program.graph);
+    if (program.name == "train") add_overflow_probes(program.graph);
+    check(program.name, "probes", program.graph);
     bucket_collectives(program.graph, kBucketBytes);
     prefetch_weights(program.graph, kGathersAhead);
     check(program.name, "step", program.graph);

@@ -43,6 +43,9 @@ class StepBuilder {
     grad_scale_ = graph_.add_input("grad_scale", {wide_, {1}});
     update_.inv_scale = graph_.add_input("inv_scale", {wide_, {1}});
     update_.hyper = graph_.add_input("hyper", {wide_, {3}});
+    if (rounds_moments(config.optimizer)) {
+      update_.step = graph_.add_input("update_step", {DType::i64, {1}});
+    }
     if (spec.dropout > 0) step_ = graph_.add_input("step", {DType::i64, {1}});
     if (spec.moe.aux_coef > 0 || spec.moe.z_coef > 0) {
       aux_scale_ = graph_.add_input("aux_scale", {wide_, {1}});

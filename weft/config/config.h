@@ -88,7 +88,8 @@ struct OptimizerConfig {
   double beta2 = 0.95;
   double eps = 1e-8;
   double weight_decay = 0.1;
-  double momentum = 0.0;  // sgd only
+  double momentum = 0.0;         // sgd only
+  std::string moments = "fp32";  // fp32, bf16
 };
 
 struct ScheduleConfig {
@@ -107,6 +108,7 @@ struct DynamicScaleConfig {
   double backoff_factor = 0.5;
   int64_t hysteresis = 2;
   double min_scale = 1.0;
+  bool reset = false;
 };
 
 struct PrecisionConfig {

@@ -14,7 +14,8 @@ const Only kMoe{"model.family", {"moe"}};
 const Only kExperts{"model.family", {"", "moe"}};  // also of a config.json
 const Only kAdamw{"optimizer.name", {"adamw"}};
 const Only kSgd{"optimizer.name", {"sgd"}};
-const Only kFp16{"precision.compute", {"fp16"}};
+const Only kFp16{"precision.compute", {"fp16"}};  // with kAutoScale
+constexpr std::string_view kAutoScale = "precision.loss_scale";
 const std::vector<std::string_view> kTiers{"auto", "device", "host", "nvme"};
 
 // clang-format off
@@ -176,6 +177,9 @@ const std::vector<KeySpec>& table() {
      .aliases = {"wd"}, .help = "Decoupled decay of matrices; never of norms and biases."},
     {.key = "optimizer.momentum", .field = AT(optimizer.momentum), .range = share(), .only = kSgd,
      .help = "Momentum."},
+    {.key = "optimizer.moments", .field = AT(optimizer.moments), .choices = {"fp32", "bf16"},
+     .aliases = {"exp_avg_dtype", "optimizer_dtype", "state_dtype"},
+     .help = "Type of the moments between steps; bf16: rounded stochastically, half the bytes."},
 
     {.key = "schedule.name", .field = AT(schedule.name),
      .choices = {"constant", "linear", "cosine", "wsd"},
@@ -199,25 +203,29 @@ const std::vector<KeySpec>& table() {
 
     {.key = "precision.compute", .field = AT(precision.compute),
      .choices = {"fp32", "bf16", "fp16", "fp64"}, .aliases = {"dtype", "precision", "bf16", "fp16"},
-     .help = "Type of matmuls and activations; master weights and moments stay fp32. fp64: ref only."},
+     .help = "Type of matmuls and activations; master weights stay fp32. fp64: ref only."},
     {.key = "precision.accumulate", .field = AT(precision.accumulate), .choices = {"fp32"},
      .aliases = {"grad_accum_dtype"}, .help = "Type of the gradient accumulators."},
     {.key = "precision.loss_scale", .field = AT(precision.loss_scale), .range = above(0),
      .automatic = true, .help = "A number is a static scale; auto: dynamic for fp16, none otherwise."},
     {.key = "precision.dynamic.initial", .field = AT(precision.dynamic.initial), .range = above(0),
-     .only = kFp16, .aliases = {"initial_scale_power"}, .help = "First loss scale."},
+     .only = kFp16, .only_auto = kAutoScale,
+     .aliases = {"initial_scale_power"}, .help = "First loss scale."},
     {.key = "precision.dynamic.growth_interval", .field = AT(precision.dynamic.growth_interval),
-     .range = at_least(1), .only = kFp16, .aliases = {"loss_scale_window"},
+     .range = at_least(1), .only = kFp16, .only_auto = kAutoScale, .aliases = {"loss_scale_window"},
      .help = "Good steps before the scale grows."},
     {.key = "precision.dynamic.growth_factor", .field = AT(precision.dynamic.growth_factor),
-     .range = above(1), .only = kFp16, .help = "Factor of the growth."},
+     .range = above(1), .only = kFp16, .only_auto = kAutoScale, .help = "Factor of the growth."},
     {.key = "precision.dynamic.backoff_factor", .field = AT(precision.dynamic.backoff_factor),
-     .range = {.low = 0, .high = 1, .low_open = true, .high_open = true}, .only = kFp16,
+     .range = {.low = 0, .high = 1, .low_open = true, .high_open = true}, .only = kFp16, .only_auto = kAutoScale,
      .help = "Factor after an overflow."},
     {.key = "precision.dynamic.hysteresis", .field = AT(precision.dynamic.hysteresis),
-     .range = at_least(1), .only = kFp16, .help = "Overflows before the scale shrinks."},
+     .range = at_least(1), .only = kFp16, .only_auto = kAutoScale, .help = "Overflows before the scale shrinks."},
     {.key = "precision.dynamic.min_scale", .field = AT(precision.dynamic.min_scale),
-     .range = above(0), .only = kFp16, .aliases = {"min_loss_scale"}, .help = "Least loss scale."},
+     .range = above(0), .only = kFp16, .only_auto = kAutoScale,
+     .aliases = {"min_loss_scale"}, .help = "Least loss scale."},
+    {.key = "precision.dynamic.reset", .field = AT(precision.dynamic.reset), .only = kFp16, .only_auto = kAutoScale,
+     .help = "A resumed run starts again from the initial scale instead of the saved one."},
 
     {.key = "device.backend", .field = AT(device.backend), .choices = {"cpu", "cuda", "ref", "null"},
      .help = "ref: plain loops; null: plans, computes nothing."},
@@ -304,9 +312,10 @@ const std::vector<KeySpec>& table() {
      .help = "Steps whose timeline is written as Chrome trace JSON."},
 
     {.key = "alarm.nonfinite", .field = AT(alarm.nonfinite), .choices = {"stop", "skip"},
-     .help = "What a non-finite loss or gradient does."},
+     .help = "What a non-finite loss or gradient does; under fp16 it is an overflow of the loss "
+             "scale, which skips the step."},
     {.key = "alarm.max_skips", .field = AT(alarm.max_skips), .range = at_least(1),
-     .help = "Skipped steps in a row that stop the run."},
+     .help = "Skipped steps in a row (fp16 overflows too) that stop the run."},
     {.key = "alarm.grad_norm", .field = AT(alarm.grad_norm), .range = at_least(0),
      .help = "Gradient norm above which the alarm goes; 0 = off."},
     {.key = "alarm.stall_seconds", .field = AT(alarm.stall_seconds), .range = at_least(0),

@@ -54,6 +54,7 @@ struct KeySpec {
   bool unset_zero = false;  // 0 or "" in the struct means unset and cannot be written
   bool path = false;        // a file or folder, resolved against the folder of the config
   Only only;
+  std::string_view only_auto;             // and only while this key is "auto"
   std::vector<std::string_view> aliases;  // names of other trainers, for suggestions
   std::string_view help;
 };

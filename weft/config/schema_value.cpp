@@ -136,6 +136,9 @@ Json key_value(const KeySpec& spec, const Config& config) {
 }
 
 bool key_applies(const KeySpec& spec, const Config& config) {
+  if (!spec.only_auto.empty() && !key_value(*find_key(spec.only_auto), config).is_string()) {
+    return false;  // a number instead
+  }
   if (spec.only.key.empty()) return true;
   const Json value = key_value(*find_key(spec.only.key), config);
   const std::string text = value.is_null() ? "" : value.as_string();

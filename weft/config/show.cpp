@@ -64,7 +64,9 @@ std::string help_text(const KeySpec& spec) {
     if (!values.empty()) values += " or ";
     values += word;
   }
-  return fmt::format("{} Only with {} = {}.", text, spec.only.key, values);
+  text += fmt::format(" Only with {} = {}", spec.only.key, values);
+  if (!spec.only_auto.empty()) text += fmt::format(" and {} = auto", spec.only_auto);
+  return text + ".";
 }
 
 /// Bars would end a table cell.

@@ -14,8 +14,6 @@ void refuse_unsupported(const Config& c) {
                            "removing the key",
                            key, key_value(*find_key(key), c).dump(), expected));
   };
-  refuse(c.precision.compute == "fp16", "precision.compute", "bf16 or fp32");
-
   refuse(c.parallel.pipeline > 1, "parallel.pipeline", "1");
   refuse(c.parallel.strategy == "auto", "parallel.strategy", "semi or manual");
 

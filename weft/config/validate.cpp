@@ -210,6 +210,40 @@ void check_schedule(const Config& c) {
   }
 }
 
+/// A fixed loss scale has no use for the keys of the dynamic one, nor a floor above its start.
+void check_loss_scale(const Config& c) {
+  const PrecisionConfig& p = c.precision;
+  if (p.loss_scale.has_value()) {
+    for (const auto& [key, place] : c.given) {
+      if (!key.starts_with("precision.dynamic.")) continue;
+      refuse_key(c, key,
+                 fmt::format("got {} with the fixed precision.loss_scale = {}, expected it only "
+                             "with precision.loss_scale = \"auto\"; try removing one of them",
+                             key, *p.loss_scale));
+    }
+  }
+  if (p.dynamic.min_scale > p.dynamic.initial) {
+    refuse_key(c, "precision.dynamic.min_scale",
+               fmt::format("got precision.dynamic.min_scale = {}, expected at most "
+                           "precision.dynamic.initial = {}",
+                           p.dynamic.min_scale, p.dynamic.initial));
+  }
+}
+
+void check_moments(const Config& c) {
+  if (c.optimizer.moments != "bf16") return;
+  if (c.optimizer.name == "sgd" && c.optimizer.momentum == 0) {
+    refuse_key(c, "optimizer.moments",
+               "got optimizer.moments = \"bf16\" with optimizer.name = \"sgd\" and "
+               "optimizer.momentum = 0, which has no moments; try removing it");
+  }
+  if (c.precision.compute == "fp64") {
+    refuse_key(c, "optimizer.moments",
+               "got optimizer.moments = \"bf16\" with precision.compute = \"fp64\", expected fp32 "
+               "masters; try removing it");
+  }
+}
+
 void check_applicable(const Config& c) {
   for (const auto& [key, place] : c.given) {
     const KeySpec* spec = find_key(key);
@@ -246,9 +280,11 @@ void validate_config(Config& config) {
     refuse_key(
         config, "precision.compute",
         fmt::format("got precision.compute = \"fp64\" with device.backend = \"{}\", expected "
-                    "fp32 or bf16; try device.backend = \"ref\"",
+                    "fp32, bf16 or fp16; try device.backend = \"ref\"",
                     config.device.backend));
   }
+  check_loss_scale(config);
+  check_moments(config);
   check_applicable(config);
   refuse_unsupported(config);
 }

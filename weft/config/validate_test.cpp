@@ -160,6 +160,21 @@ TEST(Validate, ModelIsOneOfFolderAndFields) {
             "ref");
 }
 
+TEST(Validate, LossScaleIsFixedOrDynamic) {
+  const std::string half = "[precision]\ncompute = \"fp16\"\n";
+  EXPECT_FALSE(parse(half).precision.loss_scale.has_value());
+  EXPECT_EQ(parse(half + "[precision.dynamic]\ninitial = 1024\n").precision.dynamic.initial, 1024);
+  EXPECT_EQ(parse(half + "loss_scale = 65536\n").precision.loss_scale, 65536);
+  EXPECT_SAYS(refused(half + "loss_scale = 4\n[precision.dynamic]\ninitial = 4\n"),
+              "precision.dynamic.initial with the fixed precision.loss_scale = 4");
+  EXPECT_SAYS(refused(half + "[precision.dynamic]\ninitial = 4\nmin_scale = 8\n"),
+              "precision.dynamic.min_scale = 8, expected at most precision.dynamic.initial = 4");
+  EXPECT_SAYS(refused(half + "loss_scale = 0\n"), "precision.loss_scale");
+  // What is shown loads back.
+  const Config fixed = parse(half + "loss_scale = 65536\n");
+  EXPECT_EQ(config_toml(parse_config(config_toml(fixed), "again.toml", {})), config_toml(fixed));
+}
+
 TEST(Validate, OffloadFractionsSumToOne) {
   EXPECT_SAYS(refused("[offload]\noptimizer = { device = 0.1, host = 0.6 }\n"), "sum to 0.7");
   EXPECT_SAYS(refused("[offload]\noptimizer = { device = 1.5 }\n"), "a fraction from 0 to 1");
@@ -174,7 +189,6 @@ TEST(Validate, UnsupportedValuesNameTheirKey) {
   const std::vector<std::pair<std::string, std::string>> cases = {
       {"[parallel]\npipeline = 2\n", "parallel.pipeline = 2"},
       {"[parallel]\nstrategy = \"auto\"\n", "parallel.strategy"},
-      {"[precision]\ncompute = \"fp16\"\n", "precision.compute"},
       {"[monitor]\nprometheus_port = 9000\n", "monitor.prometheus_port"},
       {"[monitor]\ndashboard_port = 9000\n", "monitor.dashboard_port"},
   };

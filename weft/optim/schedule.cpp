@@ -47,9 +47,9 @@ double learning_rate(const Config& config, int64_t step) {
   return schedule.min_lr + (peak - schedule.min_lr) * decay_factor(schedule.name, progress);
 }
 
-std::vector<double> update_hyper(const Config& config, int64_t step, int64_t updates_applied) {
+std::vector<double> update_hyper(const Config& config, int64_t updates_applied) {
   const auto t = static_cast<double>(updates_applied + 1);
-  return {learning_rate(config, step), 1.0 - std::pow(config.optimizer.beta1, t),
+  return {learning_rate(config, updates_applied + 1), 1.0 - std::pow(config.optimizer.beta1, t),
           1.0 - std::pow(config.optimizer.beta2, t)};
 }
 

@@ -104,7 +104,7 @@ inline Graph mlp_train_graph(int micros, int64_t rows = 8, int64_t width = 16) {
     const ValueId v = add_moment(graph, name, "v");
     graph.set_scope(name);
     const std::vector<ValueId> out =
-        graph.add_node(OpKind::adamw, {w, m, v, g, hyper, verdict[1], verdict[2]},
+        graph.add_node(OpKind::adamw, {w, m, v, g, hyper, verdict[1], verdict[2], kNoValue},
                        {{"beta1", 0.9},
                         {"beta2", 0.95},
                         {"eps", 1e-8},

@@ -9,10 +9,11 @@
 
 #include "weft/base/error.h"
 #include "weft/base/log.h"
+#include "weft/train/overflow.h"
 
 namespace weft {
 
-AlarmFinding AlarmRules::judge(const StepRecord& record) {
+AlarmFinding AlarmRules::judge(const StepRecord& record, bool exhausted) {
   const bool bad = record.skipped || !std::isfinite(record.loss);
   if (!bad) {
     skips_ = 0;
@@ -24,10 +25,20 @@ AlarmFinding AlarmRules::judge(const StepRecord& record) {
     return {};
   }
   ++skips_;
-  const std::string what =
+  std::string what =
       fmt::format("loss {} and gradient norm {} at step {}; the update was not applied",
                   record.loss, record.grad_norm, record.step);
-  if (config_.nonfinite == "stop") return {StepVerdict::stop, "nonfinite", what};
+  if (record.overflow) what += "; not finite " + overflow_text(*record.overflow);
+  if (scaled_ && exhausted) {
+    return {StepVerdict::stop, "min_scale",
+            fmt::format("overflow at the least loss scale {:g} (precision.dynamic.min_scale): {}",
+                        record.loss_scale, what)};
+  }
+  if (scaled_ && skips_ < config_.max_skips) {
+    return {StepVerdict::note, "overflow",
+            fmt::format("overflow with loss scale {:g}: {}", record.loss_scale, what)};
+  }
+  if (!scaled_ && config_.nonfinite == "stop") return {StepVerdict::stop, "nonfinite", what};
   if (skips_ >= config_.max_skips) {
     return {StepVerdict::stop, "max_skips",
             fmt::format("{} skipped steps in a row (alarm.max_skips): {}", skips_, what)};

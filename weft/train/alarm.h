@@ -13,28 +13,32 @@ namespace weft {
 
 enum class StepVerdict {
   good,
+  note,  // written down: part of how a loss scale works
   warn,  // told, training goes on
   stop,  // the run must end with an alarm
 };
 
 struct AlarmFinding {
   StepVerdict verdict = StepVerdict::good;
-  std::string kind;     // "nonfinite", "max_skips", "grad_norm", "stall"
+  std::string kind;     // "overflow", "nonfinite", "max_skips", "min_scale", "grad_norm", "stall"
   std::string message;  // one line for people
 };
 
 /// Judges steps in order. Non-finite losses and skipped steps follow `alarm.nonfinite`: stop at
-/// once, or skip and stop after `max_skips` in a row. A gradient norm above `alarm.grad_norm` is
-/// told but does not stop the run.
+/// once, or skip and stop after `max_skips` in a row. In half precision (`scaled`) they are
+/// overflows, which skip the step, stop after `max_skips` in a row or once the loss scale cannot
+/// become smaller. A gradient norm above `alarm.grad_norm` is told but does not stop the run.
 class AlarmRules {
  public:
-  explicit AlarmRules(const AlarmConfig& config) : config_(config) {}
+  AlarmRules(const AlarmConfig& config, bool scaled) : config_(config), scaled_(scaled) {}
 
-  AlarmFinding judge(const StepRecord& record);
+  /// `exhausted`: the loss scale is at its floor.
+  AlarmFinding judge(const StepRecord& record, bool exhausted);
   int64_t consecutive_skips() const { return skips_; }
 
  private:
   AlarmConfig config_;
+  bool scaled_;
   int64_t skips_ = 0;
 };
 

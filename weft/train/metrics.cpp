@@ -184,6 +184,11 @@ std::string_view event_name(EventKind kind) {
 Json to_json(const StepRecord& record) {
   Json json = Json::object({{"type", "step"}});
   each_step_member(record, writer(json));
+  if (const auto& overflow = record.overflow) {
+    json.set("overflow", Json::object({{"pass", overflow->pass},
+                                       {"tensor", overflow->tensor},
+                                       {"rank", overflow->rank}}));
+  }
   if (record.has_experts) {
     Json layers = Json::array();
     for (const auto& layer : record.expert_tokens) layers.push(Json(layer));
@@ -217,6 +222,10 @@ Json to_json(const EventRecord& record) {
 StepRecord step_record(const Json& json) {
   StepRecord record;
   each_step_member(record, reader(json));
+  if (const Json* overflow = json.find("overflow")) {
+    record.overflow = Overflow{overflow->at("pass").as_string(), overflow->at("tensor").as_string(),
+                               overflow->at("rank").as_int()};
+  }
   if (const Json* layers = json.find("expert_tokens")) {
     record.has_experts = true;
     reader(json)("aux_loss", record.aux_loss);

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -12,6 +13,13 @@
 #include "weft/io/file.h"
 
 namespace weft {
+
+/// Why a step was not applied: something was not finite.
+struct Overflow {
+  std::string pass;    // "forward" when the loss itself is not finite, else "backward"
+  std::string tensor;  // parameter whose gradient is not finite; "" = unknown
+  int64_t rank = -1;   // that brought it in; -1 = unknown
+};
 
 /// One training step. Times are milliseconds, sizes bytes; what a run does not have stays 0.
 struct StepRecord {
@@ -40,6 +48,8 @@ struct StepRecord {
   int64_t nvme_bytes = 0;
   int64_t nvme_read_bytes = 0;
   int64_t nvme_write_bytes = 0;
+
+  std::optional<Overflow> overflow;  // written only when the step was not applied
 
   // Written only when there are experts.
   bool has_experts = false;

@@ -74,6 +74,17 @@ TEST(Metrics, StepRecordHasEveryMemberAndRoundTrips) {
   EXPECT_TRUE(back.skipped);
 }
 
+TEST(Metrics, AStepThatWasNotAppliedSaysWhy) {
+  EXPECT_FALSE(to_json(make_step(1, 0)).contains("overflow"));
+  StepRecord record = make_step(1, 0);
+  record.overflow = Overflow{"backward", "model.norm.weight", 3};
+  const StepRecord back = step_record(parse_json(to_json(record).dump(), "test"));
+  ASSERT_TRUE(back.overflow.has_value());
+  EXPECT_EQ(back.overflow->pass, "backward");
+  EXPECT_EQ(back.overflow->tensor, "model.norm.weight");
+  EXPECT_EQ(back.overflow->rank, 3);
+}
+
 TEST(Metrics, ExpertMembersAppearOnlyWithExperts) {
   EXPECT_FALSE(to_json(make_step(1, 0)).contains("expert_tokens"));
   StepRecord record = make_step(1, 0);

@@ -25,9 +25,10 @@ PendingUpdate::PendingUpdate(Session& session) : session_(session) {
   }
 }
 
-void PendingUpdate::feed(const std::vector<double>& hyper) {
-  feed_scalars(session_, "train", "hyper", late_ ? hyper_ : hyper);
+void PendingUpdate::feed(const std::vector<double>& hyper, int64_t step) {
+  write("train", late_ ? hyper_ : hyper, late_ ? step_ : step);
   hyper_ = hyper;
+  step_ = step;
   waits_ = true;
   if (!primed_) session_.run("prime");
   primed_ = true;
@@ -35,11 +36,19 @@ void PendingUpdate::feed(const std::vector<double>& hyper) {
 
 void PendingUpdate::flush() {
   if (!late_ || !waits_) return;
-  feed_scalars(session_, "flush", "hyper", hyper_);
+  write("flush", hyper_, step_);
   session_.run("flush");
   primed_ = !reads_ahead_;
   clear_verdict();
   waits_ = false;
+}
+
+void PendingUpdate::write(std::string_view program, const std::vector<double>& hyper,
+                          int64_t step) {
+  feed_scalars(session_, program, "hyper", hyper);
+  if (session_.has_input(program, "update_step")) {
+    session_.set_input(program, "update_step", &step, sizeof(step));
+  }
 }
 
 /// The next step must not apply the update again.

@@ -86,6 +86,10 @@ void RunReporter::saved(int64_t step, const std::string& path) {
   if (speaks_) recorder_->event(EventKind::checkpoint, step, Json::object({{"path", path}}));
 }
 
+void RunReporter::note(const AlarmFinding& finding) {
+  if (speaks_) log_warning("{}", finding.message);
+}
+
 void RunReporter::alarm(int64_t step, const AlarmFinding& finding) {
   if (!speaks_) return;
   log_warning("alarm {}: {}", finding.kind, finding.message);

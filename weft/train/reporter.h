@@ -36,6 +36,8 @@ class RunReporter {
   void trace(const Job& job, int64_t step, const std::vector<TraceEvent>& events) const;
   void eval(const EvalRecord& record);
   void saved(int64_t step, const std::string& path);
+  /// Logs a finding that is no alarm.
+  void note(const AlarmFinding& finding);
   /// Logs and records the finding and runs the alarm command.
   void alarm(int64_t step, const AlarmFinding& finding);
   /// Notes the end and writes the report.

@@ -18,6 +18,8 @@
 #include "weft/train/expert_stats.h"
 #include "weft/train/feed.h"
 #include "weft/train/job.h"
+#include "weft/train/loss_scale.h"
+#include "weft/train/overflow.h"
 #include "weft/train/pending_update.h"
 #include "weft/train/ranks.h"
 #include "weft/train/reporter.h"
@@ -55,13 +57,14 @@ class Trainer {
     prepare_folder();
     const CompileOptions programs = training_programs(config);
     job_ = open_job(std::move(config), programs, ranks_, {paths_.cold(), options_.cold});
+    scale_.emplace(cfg().precision);
     open_state();
     on_all_ranks(ranks_, Blame::rank, [&] { open_data(); });
     on_first_rank(ranks_, [&] {
       reporter_.begin(*job_, state_.step, resume_from_, options_.command);
       return std::string();
     });
-    alarms_ = std::make_unique<AlarmRules>(cfg().alarm);
+    alarms_ = std::make_unique<AlarmRules>(cfg().alarm, cfg().precision.compute == "fp16");
   }
 
   int run() {
@@ -126,6 +129,7 @@ class Trainer {
       SessionStore store(session());
       const Manifest manifest = load_checkpoint(files_, store, resume_from_, {}, &ranks_);
       state_ = manifest.train;
+      if (!cfg().precision.dynamic.reset) scale_->restore(state_.scaler);
       model_ = manifest.model;
       log_info("resumed from {} at step {}, {} samples consumed", resume_from_, state_.step,
                state_.samples_consumed);
@@ -182,7 +186,13 @@ class Trainer {
     if (state_.step < cfg().train.steps) take_batch();
     const bool late = cfg().checkpoint.every_minutes > 0 &&
                       ms_since(last_save_) > cfg().checkpoint.every_minutes * 6e4;
-    Decision decision = vote(ranks_, record, {StopSignals::received(), late, next_.error});
+    const bool overflowed = record.skipped && overflowed_here(session());
+    Decision decision =
+        vote(ranks_, record, {StopSignals::received(), late, next_.error, overflowed});
+    if (record.skipped) {
+      record.overflow = Overflow{std::isfinite(record.loss) ? "backward" : "forward",
+                                 overflowed_tensor(session()), decision.overflow_rank};
+    }
     record.step_ms = now.wait_ms + ms_since(begin) - next_.wait_ms;
     record.tokens_per_s = static_cast<double>(record.tokens) * 1e3 / record.step_ms;
     record.mfu = record.tokens_per_s * job_->plan.model.flops_per_token / peak_flops();
@@ -197,7 +207,7 @@ class Trainer {
       feed_rows(session(), "train", batch, first_row(job_->plan, micro, rows), rows,
                 fmt::format(".{}", micro));
     }
-    const double scale = cfg().precision.loss_scale.value_or(1.0);
+    const double scale = scale_->value();
     const auto valid = static_cast<double>(std::max<int64_t>(1, batch.valid_labels));
     feed_scalars(session(), "train", "grad_scale", {scale / valid});
     feed_scalars(session(), "train", "inv_scale", {1.0 / scale});
@@ -206,8 +216,8 @@ class Trainer {
       feed_scalars(session(), "train", "aux_scale", {scale * share});
     }
     const auto updates = static_cast<int64_t>(state_.counters["updates_applied"]);
-    const std::vector<double> hyper = update_hyper(cfg(), record.step, updates);
-    pending_->feed(hyper);
+    const std::vector<double> hyper = update_hyper(cfg(), updates);
+    pending_->feed(hyper, updates + 1);
     if (session().has_input("train", "step")) {
       session().set_input("train", "step", &record.step, sizeof(record.step));
     }
@@ -253,13 +263,15 @@ class Trainer {
     record.nvme_read_bytes = traffic.nvme_read - traffic_.nvme_read;
     record.nvme_write_bytes = traffic.nvme_write - traffic_.nvme_write;
     traffic_ = traffic;
-    if (!record.skipped) state_.counters["updates_applied"] += 1;
-    if (record.skipped) state_.counters["skipped_steps"] += 1;
+    state_.counters[record.skipped ? "skipped_steps" : "updates_applied"] += 1;
+    scale_->update(record.skipped);
+    state_.scaler = scale_->state();
   }
 
   void react(const StepRecord& record) {
-    const AlarmFinding finding = alarms_->judge(record);
+    const AlarmFinding finding = alarms_->judge(record, scale_->exhausted());
     if (finding.verdict == StepVerdict::good) return;
+    if (finding.verdict == StepVerdict::note) return reporter_.note(finding);
     reporter_.alarm(record.step, finding);
     if (finding.verdict == StepVerdict::stop) stop_by_alarm(record, finding);
   }
@@ -275,10 +287,24 @@ class Trainer {
       const std::string path = checkpoints_->save_diagnostic(store, meta());
       if (ranks_.rank() == 0) log_warning("state kept as {}", path);
     }
+    const std::string advice = remedy(record);
     finish("stopped by alarm " + finding.kind);
-    throw AlarmError("train", fmt::format("{}: {}; try a lower learning rate, or --resume from the "
-                                          "last good checkpoint",
-                                          finding.kind, finding.message));
+    throw AlarmError("train", fmt::format("{}: {}; {}", finding.kind, finding.message, advice));
+  }
+
+  std::string remedy(const StepRecord& record) {
+    if (cfg().precision.compute != "fp16") {
+      return "try a lower learning rate, or --resume from the last good checkpoint";
+    }
+    if (std::isfinite(record.loss)) {
+      return "try a lower learning rate, a smaller precision.dynamic.min_scale, or "
+             "precision.compute = \"bf16\"";
+    }
+    const std::string weights = overflowed_weights(session());
+    return fmt::format(
+        "the overflow comes from the forward pass, which no loss scale changes{}; "
+        "try precision.compute = \"bf16\"",
+        weights.empty() ? "" : ": " + weights);
   }
 
   /// Renames the checkpoint of `step`; "" when there is none.
@@ -357,6 +383,7 @@ class Trainer {
   std::string resume_from_;
   ModelInfo model_;
   TrainState state_;
+  std::optional<LossScale> scale_;
   std::unique_ptr<CheckpointWriter> checkpoints_;
   std::unique_ptr<Loader> loader_;
   std::shared_ptr<const Dataset> valid_;

@@ -60,8 +60,12 @@ std::string count(const std::vector<std::string>& messages, StepRecord record) {
   std::vector<Json> ballots;
   std::vector<std::string> outcomes;
   int signal = 0;
+  int64_t overflow_rank = -1;
   for (const std::string& message : messages) {
     const Json& ballot = ballots.emplace_back(parse_json(message, "vote"));
+    if (overflow_rank < 0 && ballot.at("overflowed").as_bool()) {
+      overflow_rank = static_cast<int64_t>(ballots.size()) - 1;
+    }
     outcomes.push_back(ballot.at("next_batch").as_string());
     if (signal == 0) signal = static_cast<int>(ballot.at("signal").as_int());
     WEFT_CHECK(ballot.at("results").as_string() == ballots[0].at("results").as_string(), "vote",
@@ -73,6 +77,7 @@ std::string count(const std::vector<std::string>& messages, StepRecord record) {
   return Json::object({{"signal", signal},
                        {"save", ballots[0].at("save")},
                        {"next_batch", judge_outcomes(outcomes, Blame::rank)},
+                       {"overflow_rank", overflow_rank},
                        {"numbers", numbers(record)}})
       .dump();
 }
@@ -82,11 +87,12 @@ std::string count(const std::vector<std::string>& messages, StepRecord record) {
 Decision vote(Communicator& ranks, StepRecord& record, const Ballot& ballot) {
   if (ranks.world() == 1) {
     const std::string outcome = outcome_text(ballot.next_batch);
-    return {ballot.signal, ballot.save_by_time, judge_outcomes({outcome}, Blame::rank)};
+    return {ballot.signal, ballot.save_by_time, judge_outcomes({outcome}, Blame::rank), 0};
   }
   const std::string message = Json::object({{"signal", ballot.signal},
                                             {"save", ballot.save_by_time},
                                             {"next_batch", outcome_text(ballot.next_batch)},
+                                            {"overflowed", ballot.overflowed},
                                             {"results", results_text(record)},
                                             {"numbers", numbers(record)}})
                                   .dump();
@@ -95,7 +101,7 @@ Decision vote(Communicator& ranks, StepRecord& record, const Ballot& ballot) {
   const Json json = parse_json(answer, "vote");
   set_numbers(json.at("numbers"), record);
   return {static_cast<int>(json.at("signal").as_int()), json.at("save").as_bool(),
-          json.at("next_batch").as_string()};
+          json.at("next_batch").as_string(), json.at("overflow_rank").as_int()};
 }
 
 int vote_signal(Communicator& ranks, int received) {

@@ -15,12 +15,14 @@ struct Ballot {
   int signal = 0;                 // SIGINT or SIGTERM that this process received
   bool save_by_time = false;      // rank 0 decides
   std::exception_ptr next_batch;  // why this rank cannot get its next batch
+  bool overflowed = false;        // it brought in what is not finite
 };
 
 struct Decision {
   int signal = 0;  // stop after this step
   bool save_by_time = false;
-  std::string next_batch;  // verdict of agree.h; not empty: the next step cannot be made
+  std::string next_batch;      // verdict of agree.h; not empty: the next step cannot be made
+  int64_t overflow_rank = -1;  // the first rank that brought in what is not finite
 };
 
 /// Replaces the numbers of this rank in `record` by those of the job: times become the mean over

@@ -15,9 +15,10 @@ class AttentionKernel : public CpuKernel {
  public:
   AttentionKernel(const KernelSpec& spec, int threads)
       : sequences_(spec.inputs.at(0).shape.at(0)),
-        bf16_(spec.inputs[0].dtype == DType::bf16),
+        float_(float_index(spec.inputs[0].dtype)),
         threads_(std::max(threads, 1)),
-        isa_(bf16_ != 0 && has_amx() ? amx_attention_isa() : attention_isa()) {
+        isa_(spec.inputs[0].dtype == DType::bf16 && has_amx() ? amx_attention_isa()
+                                                              : attention_isa()) {
     shape_.positions = spec.inputs[0].shape.at(1);
     shape_.head_dim = spec.attrs.get_int("head_dim");
     shape_.num_heads = spec.attrs.get_int("num_heads");
@@ -34,7 +35,7 @@ class AttentionKernel : public CpuKernel {
  protected:
   /// Advances the operands to sequence `b`.
   AttentionArgs of_sequence(AttentionArgs args, int64_t b) const {
-    const int64_t size = bf16_ != 0 ? 2 : 4;
+    const int64_t size = float_ != 0 ? 2 : 4;
     const int64_t q = b * shape_.positions * shape_.num_heads * shape_.head_dim * size;
     const int64_t kv = b * shape_.positions * shape_.num_kv_heads * shape_.head_dim * size;
     args.q = static_cast<const char*>(args.q) + q;
@@ -55,7 +56,7 @@ class AttentionKernel : public CpuKernel {
 
   AttentionShape shape_;
   int64_t sequences_;
-  int bf16_;
+  int float_;
   int threads_;
   const AttentionIsa& isa_;
 };
@@ -82,8 +83,8 @@ class Attention final : public AttentionKernel {
     const int64_t floats = isa_.forward_floats(shape_);
     parallel_dealt(threads_, num_tasks(), [&](int64_t task, int64_t worker) {
       const int64_t split = task % splits_, head = task / splits_;
-      isa_.forward[bf16_](shape_, of_sequence(all, head / shape_.num_kv_heads),
-                          head % shape_.num_kv_heads, split, splits_, scratch + worker * floats);
+      isa_.forward[float_](shape_, of_sequence(all, head / shape_.num_kv_heads),
+                           head % shape_.num_kv_heads, split, splits_, scratch + worker * floats);
     });
   }
 
@@ -110,8 +111,8 @@ class AttentionGrad final : public AttentionKernel {
     auto* scratch = static_cast<float*>(args.workspace);
     const int64_t floats = isa_.backward_floats(shape_);
     parallel_dealt(threads_, sequences_ * shape_.num_kv_heads, [&](int64_t task, int64_t worker) {
-      isa_.backward[bf16_](shape_, of_sequence(all, task / shape_.num_kv_heads),
-                           task % shape_.num_kv_heads, scratch + worker * floats);
+      isa_.backward[float_](shape_, of_sequence(all, task / shape_.num_kv_heads),
+                            task % shape_.num_kv_heads, scratch + worker * floats);
     });
   }
 };

@@ -364,11 +364,8 @@ void backward(const AttentionShape& s, const AttentionArgs& args, int64_t group,
 }
 
 AttentionIsa isa() {
-  return {kQueries,
-          &forward_floats,
-          &backward_floats,
-          {&forward<float>, &forward<BF16>},
-          {&backward<float>, &backward<BF16>}};
+  return {kQueries, &forward_floats, &backward_floats, WEFT_PER_FLOAT(forward),
+          WEFT_PER_FLOAT(backward)};
 }
 
 }  // namespace

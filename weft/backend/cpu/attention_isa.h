@@ -1,7 +1,7 @@
 // The block loops of attention, as function pointers for the CPU this process runs on.
 #pragma once
 
-#include <cstdint>
+#include "weft/backend/cpu/float_table.h"
 
 namespace weft::cpu {
 
@@ -34,15 +34,16 @@ struct AttentionIsa {
   /// Floats of scratch that one worker needs.
   int64_t (*forward_floats)(const AttentionShape& shape);
   int64_t (*backward_floats)(const AttentionShape& shape);
-  /// All heads of key/value head `group`, query blocks first, first + step, … Index: bf16.
-  void (*forward[2])(const AttentionShape& shape, const AttentionArgs& args, int64_t group,
-                     int64_t first, int64_t step, float* scratch);
+  /// All heads of key/value head `group`, query blocks first, first + step, … Index:
+  /// float_index of the operands.
+  void (*forward[kFloats])(const AttentionShape& shape, const AttentionArgs& args, int64_t group,
+                           int64_t first, int64_t step, float* scratch);
   /// All gradients of key/value head `group`.
-  void (*backward[2])(const AttentionShape& shape, const AttentionArgs& args, int64_t group,
-                      float* scratch);
+  void (*backward[kFloats])(const AttentionShape& shape, const AttentionArgs& args, int64_t group,
+                            float* scratch);
 };
 
-/// f32 and bf16, on vectors.
+/// Every dtype, on vectors.
 const AttentionIsa& attention_isa();
 /// bf16 alone, on AMX tiles; requires has_amx().
 const AttentionIsa& amx_attention_isa();

@@ -9,7 +9,7 @@ struct Setting {
   bool segments;
 };
 
-constexpr DType kComputeDTypes[] = {DType::f32, DType::bf16};
+constexpr DType kComputeDTypes[] = {DType::f32, DType::bf16, DType::f16};
 constexpr Setting kSettings[] = {
     {1, 1, 1, 1, 8, 0, false},     {2, 64, 4, 4, 32, 0, false},   {1, 97, 2, 1, 64, 0, false},
     {1, 200, 2, 2, 20, 0, false},  {2, 250, 4, 2, 16, 0, true},   {1, 300, 2, 1, 24, 37, false},

@@ -1,5 +1,5 @@
-// The cpu backend: every operator but the collectives in f32 and bf16, vectorised, on a team of
-// threads.
+// The cpu backend: every operator but the collectives in f32, bf16 and f16, vectorised, on a team
+// of threads.
 #include <algorithm>
 #include <cstring>
 
@@ -35,7 +35,7 @@ const Entry* find_kernel(OpKind op) {
 
 /// Operand dtypes of all operators but cast and the updates.
 bool known_dtype(const TensorType& type) {
-  return !type.present() || type.dtype == DType::f32 || type.dtype == DType::bf16 ||
+  return !type.present() || (is_floating(type.dtype) && type.dtype != DType::f64) ||
          type.dtype == DType::i32 || type.dtype == DType::i64;
 }
 

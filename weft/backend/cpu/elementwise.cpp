@@ -9,7 +9,7 @@
 namespace weft::cpu {
 namespace {
 
-constexpr int64_t kGrain = 1024;  // elements; also keeps bf16 pieces on whole cache lines
+constexpr int64_t kGrain = 1024;  // elements; also keeps 16-bit pieces on whole cache lines
 constexpr int64_t kLeast = 8192;  // elements per worker that pay for waking it
 
 /// Runs `f(begin, count)` over the elements of one operand by the team.
@@ -17,7 +17,7 @@ class ElementKernel : public CpuKernel {
  public:
   ElementKernel(const KernelSpec& spec, int threads)
       : count_(spec.inputs.at(0).elements()),
-        bf16_(spec.inputs.at(0).dtype == DType::bf16),
+        float_(float_index(spec.inputs.at(0).dtype)),
         size_(dtype_size(spec.inputs.at(0).dtype)),
         threads_(threads) {}
 
@@ -29,7 +29,7 @@ class ElementKernel : public CpuKernel {
   }
 
   int64_t count_;
-  int bf16_;
+  int float_;
   int64_t size_;
   int threads_;
 };
@@ -39,8 +39,8 @@ char* at_out(const KernelArgs& args, size_t i, int64_t byte) { return out<char>(
 
 class Binary2 final : public ElementKernel {
  public:
-  Binary2(const KernelSpec& spec, int threads, const Binary (&loops)[2])
-      : ElementKernel(spec, threads), loop_(loops[bf16_]) {}
+  Binary2(const KernelSpec& spec, int threads, const Binary (&loops)[kFloats])
+      : ElementKernel(spec, threads), loop_(loops[float_]) {}
   void run(const KernelArgs& args) override {
     over_elements([&](int64_t byte, int64_t count) {
       loop_(count, at(args, 0, byte), at(args, 1, byte), at_out(args, 0, byte));
@@ -55,7 +55,7 @@ class Activation final : public ElementKernel {
  public:
   Activation(const KernelSpec& spec, int threads)
       : ElementKernel(spec, threads),
-        loop_(elementwise_isa().activation[activation_kind(spec)][bf16_]) {}
+        loop_(elementwise_isa().activation[activation_kind(spec)][float_]) {}
   void run(const KernelArgs& args) override {
     over_elements([&](int64_t byte, int64_t count) {
       loop_(count, at(args, 0, byte), at_out(args, 0, byte));
@@ -70,7 +70,7 @@ class GluGradKernel final : public ElementKernel {
  public:
   GluGradKernel(const KernelSpec& spec, int threads)
       : ElementKernel(spec, threads),
-        loop_(elementwise_isa().glu_grad[activation_kind(spec)][bf16_]) {}
+        loop_(elementwise_isa().glu_grad[activation_kind(spec)][float_]) {}
   void run(const KernelArgs& args) override {
     over_elements([&](int64_t byte, int64_t count) {
       loop_(count, at(args, 0, byte), at(args, 1, byte), at(args, 2, byte), at_out(args, 0, byte),
@@ -91,12 +91,11 @@ class Cast final : public CpuKernel {
         threads_(threads) {}
   void run(const KernelArgs& args) override {
     const int64_t from_size = dtype_size(from_), to_size = dtype_size(to_);
-    const auto fast = [](DType t) { return t == DType::f32 || t == DType::bf16; };
     parallel_range(threads_, count_, kGrain, kLeast, [&](int64_t begin, int64_t end) {
       const void* x = at(args, 0, begin * from_size);
       void* y = at_out(args, 0, begin * to_size);
-      if (fast(from_) && fast(to_)) {
-        elementwise_isa().convert[from_ == DType::bf16][to_ == DType::bf16](end - begin, x, y);
+      if (has_float_index(from_) && has_float_index(to_)) {
+        elementwise_isa().convert[float_index(from_)][float_index(to_)](end - begin, x, y);
       } else {
         convert_elements(x, from_, y, to_, end - begin);
       }
@@ -114,7 +113,7 @@ class Dropout final : public CpuKernel {
   Dropout(const KernelSpec& spec, int threads)
       : shape_(spec.inputs.at(0).shape),
         size_(dtype_size(spec.inputs[0].dtype)),
-        loop_(elementwise_isa().dropout_row[spec.inputs[0].dtype == DType::bf16]),
+        loop_(elementwise_isa().dropout_row[float_index(spec.inputs[0].dtype)]),
         seed_(static_cast<uint64_t>(spec.attrs.get_int("seed"))),
         site_(static_cast<uint64_t>(spec.attrs.get_int("site"))),
         first_position_(spec.attrs.get_int("first_position", 0)),

@@ -20,21 +20,21 @@ void add(int64_t count, const void* a, const void* b, void* y) {
   for_vectors(count, [&](auto get, auto put) HWY_ATTR { put(hn::Add(get(pa), get(pb)), py); });
 }
 
-template <class From, class To>
+template <class To, class From>
 void convert(int64_t count, const void* x, void* y) {
   const From* px = static_cast<const From*>(x);
   To* py = static_cast<To*>(y);
   for_vectors(count, [&](auto get, auto put) HWY_ATTR { put(get(px), py); });
 }
 
-template <class Fn, class T>
+template <class T, class Fn>
 void activation(int64_t count, const void* x, void* y) {
   const T* px = static_cast<const T*>(x);
   T* py = static_cast<T*>(y);
   for_vectors(count, [&](auto get, auto put) HWY_ATTR { put(Fn::value(get(px)), py); });
 }
 
-template <class Fn, class T>
+template <class T, class Fn>
 void activation_grad(int64_t count, const void* x, const void* dy, void* dx) {
   const T* px = static_cast<const T*>(x);
   const T* pdy = static_cast<const T*>(dy);
@@ -43,7 +43,7 @@ void activation_grad(int64_t count, const void* x, const void* dy, void* dx) {
       count, [&](auto get, auto put) HWY_ATTR { put(hn::Mul(Fn::slope(get(px)), get(pdy)), pdx); });
 }
 
-template <class Fn, class T>
+template <class T, class Fn>
 void glu(int64_t count, const void* gate, const void* up, void* y) {
   const T* pg = static_cast<const T*>(gate);
   const T* pu = static_cast<const T*>(up);
@@ -52,7 +52,7 @@ void glu(int64_t count, const void* gate, const void* up, void* y) {
               [&](auto get, auto put) HWY_ATTR { put(hn::Mul(Fn::value(get(pg)), get(pu)), py); });
 }
 
-template <class Fn, class T>
+template <class T, class Fn>
 void glu_grad(int64_t count, const void* gate, const void* up, const void* dy, void* dgate,
               void* dup) {
   const T* pg = static_cast<const T*>(gate);
@@ -127,22 +127,16 @@ void dropout_row(int64_t width, const void* x, const void* residual, uint64_t ke
 
 ElementwiseIsa isa() {
   return {
-      {&add<float>, &add<BF16>},
-      {{&convert<float, float>, &convert<float, BF16>},
-       {&convert<BF16, float>, &convert<BF16, BF16>}},
-      {{&activation<Gelu, float>, &activation<Gelu, BF16>},
-       {&activation<GeluTanh, float>, &activation<GeluTanh, BF16>},
-       {&activation<Silu, float>, &activation<Silu, BF16>}},
-      {{&activation_grad<Gelu, float>, &activation_grad<Gelu, BF16>},
-       {&activation_grad<GeluTanh, float>, &activation_grad<GeluTanh, BF16>},
-       {&activation_grad<Silu, float>, &activation_grad<Silu, BF16>}},
-      {{&glu<Gelu, float>, &glu<Gelu, BF16>},
-       {&glu<GeluTanh, float>, &glu<GeluTanh, BF16>},
-       {&glu<Silu, float>, &glu<Silu, BF16>}},
-      {{&glu_grad<Gelu, float>, &glu_grad<Gelu, BF16>},
-       {&glu_grad<GeluTanh, float>, &glu_grad<GeluTanh, BF16>},
-       {&glu_grad<Silu, float>, &glu_grad<Silu, BF16>}},
-      {&dropout_row<float>, &dropout_row<BF16>},
+      WEFT_PER_FLOAT(add),
+      {WEFT_PER_FLOAT(convert, float), WEFT_PER_FLOAT(convert, BF16), WEFT_PER_FLOAT(convert, F16)},
+      {WEFT_PER_FLOAT(activation, Gelu), WEFT_PER_FLOAT(activation, GeluTanh),
+       WEFT_PER_FLOAT(activation, Silu)},
+      {WEFT_PER_FLOAT(activation_grad, Gelu), WEFT_PER_FLOAT(activation_grad, GeluTanh),
+       WEFT_PER_FLOAT(activation_grad, Silu)},
+      {WEFT_PER_FLOAT(glu, Gelu), WEFT_PER_FLOAT(glu, GeluTanh), WEFT_PER_FLOAT(glu, Silu)},
+      {WEFT_PER_FLOAT(glu_grad, Gelu), WEFT_PER_FLOAT(glu_grad, GeluTanh),
+       WEFT_PER_FLOAT(glu_grad, Silu)},
+      WEFT_PER_FLOAT(dropout_row),
   };
 }
 

@@ -1,7 +1,7 @@
 // Loops over contiguous elements, as function pointers for the CPU this process runs on.
 #pragma once
 
-#include <cstdint>
+#include "weft/backend/cpu/float_table.h"
 
 namespace weft::cpu {
 
@@ -11,15 +11,15 @@ using GluGrad = void (*)(int64_t, const void*, const void*, const void*, void*, 
 using DropoutRow = void (*)(int64_t, const void*, const void*, uint64_t, uint64_t, uint32_t,
                             int64_t, uint32_t, float, void*);
 
-/// Functions by kind (0 gelu, 1 gelu_tanh, 2 silu) and by bf16.
+/// Functions by kind (0 gelu, 1 gelu_tanh, 2 silu) and by float_index of the operands.
 struct ElementwiseIsa {
-  Binary add[2];
-  Unary convert[2][2];  // [from bf16][to bf16]
-  Unary activation[3][2];
-  Binary activation_grad[3][2];
-  Binary glu[3][2];
-  GluGrad glu_grad[3][2];
-  DropoutRow dropout_row[2];
+  Binary add[kFloats];
+  Unary convert[kFloats][kFloats];  // [from][to]
+  Unary activation[3][kFloats];
+  Binary activation_grad[3][kFloats];
+  Binary glu[3][kFloats];
+  GluGrad glu_grad[3][kFloats];
+  DropoutRow dropout_row[kFloats];
 };
 
 const ElementwiseIsa& elementwise_isa();

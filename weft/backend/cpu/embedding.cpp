@@ -74,7 +74,7 @@ class EmbeddingGrad final : public CpuKernel {
       : tokens_(spec.inputs.at(0).elements()),
         rows_(spec.attrs, spec.outputs.at(0).shape.at(0)),
         width_(spec.outputs[0].shape.at(1)),
-        bf16_(spec.inputs.at(1).dtype == DType::bf16),
+        float_(float_index(spec.inputs.at(1).dtype)),
         threads_(threads) {}
   void run(const KernelArgs& args) override {
     const int32_t* ids = in<int32_t>(args, 0);
@@ -93,15 +93,15 @@ class EmbeddingGrad final : public CpuKernel {
                        }
                      });
     }
-    const int64_t size = bf16_ != 0 ? 2 : 4;
+    const int64_t size = float_ != 0 ? 2 : 4;
     parallel_range(threads_, width_, 16, std::max<int64_t>(16, kLeastBytes / (tokens_ + 1)),
                    [&](int64_t begin, int64_t end) {
                      for (int64_t t = 0; t < tokens_; ++t) {
                        const int64_t row = rows_.of(ids[t]);
                        if (row < 0) continue;
-                       norm_isa().add_rows[bf16_](0, 1, end - begin,
-                                                  dy + (t * width_ + begin) * size,
-                                                  dtable + row * width_ + begin);
+                       norm_isa().add_rows[float_](0, 1, end - begin,
+                                                   dy + (t * width_ + begin) * size,
+                                                   dtable + row * width_ + begin);
                      }
                    });
   }
@@ -110,7 +110,7 @@ class EmbeddingGrad final : public CpuKernel {
   int64_t tokens_;
   Rows rows_;
   int64_t width_;
-  int bf16_;
+  int float_;
   int threads_;
 };
 

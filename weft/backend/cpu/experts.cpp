@@ -25,7 +25,7 @@ class MoveKernel : public CpuKernel {
         length_(spec.inputs[slots].shape.at(1)),
         top_k_(spec.inputs[slots].shape.at(2)),
         width_(rows.shape.back()),
-        bf16_(rows.dtype == DType::bf16),
+        float_(float_index(rows.dtype)),
         row_bytes_(width_ * dtype_size(rows.dtype)),
         threads_(threads) {}
 
@@ -47,7 +47,7 @@ class MoveKernel : public CpuKernel {
   Attrs attrs_;
   TensorType rows_, counts_;
   int64_t sequences_, length_, top_k_, width_;
-  int bf16_;
+  int float_;
   int64_t row_bytes_;
   int threads_;
 };
@@ -76,7 +76,7 @@ class Dispatch final : public MoveKernel {
         if (weights == nullptr) {
           std::memcpy(to + row * row_bytes_, token, static_cast<size_t>(row_bytes_));
         } else {
-          experts_isa().scale[bf16_](width_, weights[i], token, to + row * row_bytes_);
+          experts_isa().scale[float_](width_, weights[i], token, to + row * row_bytes_);
         }
       }
     });
@@ -109,7 +109,7 @@ class Combine final : public MoveKernel {
         factors[count++] = weights == nullptr ? 1.0f : weights[i];
       }
       const char* add = residual == nullptr ? nullptr : residual + t * row_bytes_;
-      experts_isa().add_up[bf16_](width_, count, copies, factors, add, y + t * row_bytes_);
+      experts_isa().add_up[float_](width_, count, copies, factors, add, y + t * row_bytes_);
     });
   }
 
@@ -132,8 +132,8 @@ class CombineWeightGrad final : public MoveKernel {
       for (int64_t i = t * top_k_; i < (t + 1) * top_k_; ++i) {
         const int64_t row = rows.row_of(b, slots[i]);
         to[i] = row < 0 ? 0.0f
-                        : experts_isa().dot[bf16_](width_, from + row * row_bytes_,
-                                                   dy + t * row_bytes_);
+                        : experts_isa().dot[float_](width_, from + row * row_bytes_,
+                                                    dy + t * row_bytes_);
       }
     });
   }
@@ -148,7 +148,7 @@ class RowKernel : public CpuKernel {
         counts_(spec.inputs.at(counts)),
         width_(rows_.shape.back()),
         row_bytes_(width_ * dtype_size(rows_.dtype)),
-        bf16_(rows_.dtype == DType::bf16),
+        float_(float_index(rows_.dtype)),
         threads_(threads) {}
 
  protected:
@@ -170,7 +170,7 @@ class RowKernel : public CpuKernel {
   Attrs attrs_;
   TensorType rows_, counts_;
   int64_t width_, row_bytes_;
-  int bf16_;
+  int float_;
   int threads_;
 };
 
@@ -179,8 +179,8 @@ class ExpertGlu final : public RowKernel {
  public:
   ExpertGlu(const KernelSpec& spec, int threads)
       : RowKernel(spec, 2, threads),
-        gated_(elementwise_isa().glu[activation_kind(spec)][bf16_]),
-        plain_(elementwise_isa().activation[activation_kind(spec)][bf16_]) {}
+        gated_(elementwise_isa().glu[activation_kind(spec)][float_]),
+        plain_(elementwise_isa().activation[activation_kind(spec)][float_]) {}
   void run(const KernelArgs& args) override {
     const char* gate = in<char>(args, 0);
     const char* up = in<char>(args, 1);
@@ -203,8 +203,8 @@ class ExpertGluGrad final : public RowKernel {
  public:
   ExpertGluGrad(const KernelSpec& spec, int threads)
       : RowKernel(spec, 3, threads),
-        gated_(elementwise_isa().glu_grad[activation_kind(spec)][bf16_]),
-        plain_(elementwise_isa().activation_grad[activation_kind(spec)][bf16_]) {}
+        gated_(elementwise_isa().glu_grad[activation_kind(spec)][float_]),
+        plain_(elementwise_isa().activation_grad[activation_kind(spec)][float_]) {}
   void run(const KernelArgs& args) override {
     const char* gate = in<char>(args, 0);
     const char* up = in<char>(args, 1);

@@ -40,10 +40,7 @@ float dot(int64_t width, const void* a, const void* b) {
       sum_vectors(width, [&](auto get) HWY_ATTR { return hn::Mul(get(pa), get(pb)); }));
 }
 
-ExpertsIsa isa() {
-  return {
-      {&scale<float>, &scale<BF16>}, {&add_up<float>, &add_up<BF16>}, {&dot<float>, &dot<BF16>}};
-}
+ExpertsIsa isa() { return {WEFT_PER_FLOAT(scale), WEFT_PER_FLOAT(add_up), WEFT_PER_FLOAT(dot)}; }
 
 }  // namespace
 }  // namespace HWY_NAMESPACE

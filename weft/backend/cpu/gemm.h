@@ -1,10 +1,10 @@
 // Matrix products of the cpu backend: C[m, n] = A . B (+ bias) (+ addend), row-major with leading
-// dims, operands f32 or bf16, sums in f32.
+// dims, operands f32, bf16 or f16, sums in f32.
 //
 // Three implementations, chosen per shape when a Gemm is made: weft's own packed kernels (f32,
-// which converts bf16 while packing, and bf16 on AMX tiles) and oneDNN (AVX512_BF16 without AMX).
-// docs/benchmarks.md has the measurements behind the choice. Results of weft's kernels do not
-// depend on the number of threads; oneDNN may split k among the threads.
+// which converts 16-bit operands while packing, and bf16 on AMX tiles) and oneDNN (AVX512_BF16
+// without AMX). docs/benchmarks.md has the measurements behind the choice. Results of weft's
+// kernels do not depend on the number of threads; oneDNN may split k among the threads.
 #pragma once
 
 #include <cstdint>
@@ -16,11 +16,11 @@ namespace weft::cpu {
 
 struct GemmSpec {
   int64_t m = 0, n = 0, k = 0;
-  DType a = DType::f32, b = DType::f32, c = DType::f32;  // f32 or bf16
-  bool trans_a = false;                                  // A is stored [k, m]
-  bool trans_b = false;                                  // B is stored [n, k]
-  int64_t lda = 0, ldb = 0, ldc = 0;                     // elements between stored rows
-  bool bias = false;                                     // f32 [n] is added to every row
+  DType a = DType::f32, b = DType::f32, c = DType::f32;
+  bool trans_a = false;               // A is stored [k, m]
+  bool trans_b = false;               // B is stored [n, k]
+  int64_t lda = 0, ldb = 0, ldc = 0;  // elements between stored rows
+  bool bias = false;                  // f32 [n] is added to every row
   bool addend = false;  // [m, n], dtype and leading dim of C, is added before rounding
 };
 

@@ -10,14 +10,10 @@ namespace weft::cpu {
 namespace HWY_NAMESPACE {
 namespace {
 
-template <int64_t kWidth>
-void pack(const void* from, bool bf16, int64_t lane_stride, int64_t k_stride, int64_t lanes,
-          int64_t depth, float* to) {
-  if (bf16) {
-    pack_panels<kWidth>(static_cast<const BF16*>(from), lane_stride, k_stride, lanes, depth, to);
-  } else {
-    pack_panels<kWidth>(static_cast<const float*>(from), lane_stride, k_stride, lanes, depth, to);
-  }
+template <class T, int64_t kWidth>
+void pack(const void* from, int64_t lane_stride, int64_t k_stride, int64_t lanes, int64_t depth,
+          float* to) {
+  pack_panels<kWidth>(static_cast<const T*>(from), lane_stride, k_stride, lanes, depth, to);
 }
 
 /// C = sums + bias + addend for one row of `cols` values.
@@ -49,18 +45,21 @@ void finish_tile(const float* sums, const GemmStore& s, int64_t row, int64_t col
   }
 }
 
+constexpr decltype(&finish_tile<float>) finish_of[] = WEFT_PER_FLOAT(finish_tile);
+
 void block(int64_t rows, int64_t cols, int64_t depth, const float* a, const float* b,
            int64_t panel_depth, const GemmStore& s) {
   alignas(64) float tile[kTileRows * kTileCols];
-  const auto* f32_addend = s.bf16 ? nullptr : static_cast<const float*>(s.addend);
+  const bool narrow = s.dtype != 0;
+  const auto* f32_addend = narrow ? nullptr : static_cast<const float*>(s.addend);
   // Whole tiles of f32 results need no detour through `tile`.
-  const bool direct = !s.last || (!s.bf16 && s.bias == nullptr && (s.first || !f32_addend));
+  const bool direct = !s.last || (!narrow && s.bias == nullptr && (s.first || !f32_addend));
   float* to = s.last ? static_cast<float*>(s.c) : s.sums;
   const int64_t to_stride = s.last ? s.ldc : s.sums_stride;
   const float* prev = s.first ? f32_addend : s.sums;
   const int64_t prev_stride = s.first ? s.ldc : s.sums_stride;
   GemmStore finish = s;
-  if (s.first && !s.bf16) finish.addend = nullptr;  // already in prev
+  if (s.first && !narrow) finish.addend = nullptr;  // already in prev
   for (int64_t col = 0; col < cols; col += kTileCols) {
     const int64_t width = cols - col < kTileCols ? cols - col : kTileCols;
     const float* b_panel = b + col * panel_depth;
@@ -98,17 +97,16 @@ void block(int64_t rows, int64_t cols, int64_t depth, const float* a, const floa
             to[(row + i) * to_stride + col + j] = tile[i * kTileCols + j];
           }
         }
-      } else if (s.bf16) {
-        finish_tile<BF16>(tile, finish, row, col, height, width);
       } else {
-        finish_tile<float>(tile, finish, row, col, height, width);
+        finish_of[s.dtype](tile, finish, row, col, height, width);
       }
     }
   }
 }
 
 GemmIsa isa() {
-  return {HWY_TARGET == HWY_AVX3, kTileRows, kTileCols, &pack<kTileRows>, &pack<kTileCols>, &block};
+  return {HWY_TARGET == HWY_AVX3,          kTileRows, kTileCols, WEFT_PER_FLOAT(pack, kTileRows),
+          WEFT_PER_FLOAT(pack, kTileCols), &block};
 }
 
 }  // namespace

@@ -2,9 +2,9 @@
 // high-performance matrix multiplication", and BLIS).
 //
 // For every slab of columns and, when k is huge, of k: the team packs B once; then each worker owns
-// a rectangle of C, packs its rows of A block by block and runs through k innermost, so that a bf16
-// result needs f32 partial sums of one block only. C rectangles are disjoint and the order of the
-// sums is fixed, so results do not depend on the team size.
+// a rectangle of C, packs its rows of A block by block and runs through k innermost, so that a
+// 16-bit result needs f32 partial sums of one block only. C rectangles are disjoint and the order
+// of the sums is fixed, so results do not depend on the team size.
 #include "weft/backend/cpu/gemm_packed.h"
 
 #include <algorithm>
@@ -36,12 +36,14 @@ class EmptyGemm final : public Gemm {
 class PackedGemm final : public Gemm {
  public:
   PackedGemm(const GemmSpec& spec, int threads)
-      : spec_(spec), isa_(gemm_isa()), threads_(std::max(threads, 1)) {
-    const auto known = [](DType t) { return t == DType::f32 || t == DType::bf16; };
-    WEFT_CHECK(
-        known(spec.a) && known(spec.b) && known(spec.c) && spec.m > 0 && spec.n > 0 && spec.k >= 0,
-        "gemm", "unsupported matmul {} x {} x {}", spec.m, spec.n, spec.k);
-    bf16_ = spec.c == DType::bf16;
+      : spec_(spec),
+        isa_(gemm_isa()),
+        a_float_(float_index(spec.a)),
+        b_float_(float_index(spec.b)),
+        threads_(std::max(threads, 1)) {
+    WEFT_CHECK(spec.m > 0 && spec.n > 0 && spec.k >= 0, "gemm", "unsupported matmul {} x {} x {}",
+               spec.m, spec.n, spec.k);
+    narrow_ = spec.c != DType::f32;
     num_slabs_k_ = std::max<int64_t>(1, ceil_div(spec.k, kSlabDepth));
     slab_depth_ = round_up(ceil_div(std::max<int64_t>(spec.k, 1), num_slabs_k_), 8);
     depth_ = slab_depth_ <= kDepth + kDepth / 2
@@ -51,8 +53,8 @@ class PackedGemm final : public Gemm {
     const int64_t widest = std::max(isa_.tile_cols, kSlabFloats / slab_depth_);
     const int64_t num_slabs = ceil_div(spec.n, widest);
     slab_cols_ = round_up(ceil_div(spec.n, num_slabs), isa_.tile_cols);
-    block_sums_ = bf16_ && num_slabs_k_ == 1 && slab_depth_ > depth_;
-    full_sums_ = bf16_ && num_slabs_k_ > 1;
+    block_sums_ = narrow_ && num_slabs_k_ == 1 && slab_depth_ > depth_;
+    full_sums_ = narrow_ && num_slabs_k_ > 1;
     row_block_ = round_up(kRowBlock, isa_.tile_rows);
     choose_grid();
     const int64_t line = 16;  // floats per cache line
@@ -83,9 +85,9 @@ class PackedGemm final : public Gemm {
         const int64_t depth = std::min(slab_depth_, spec_.k - k);
         parallel_tasks(panels * depth > 4096 ? threads_ : 1, panels, [&](int64_t panel) {
           const int64_t lane = panel * isa_.tile_cols;
-          isa_.pack_b(static_cast<const char*>(b) + ((col + lane) * b_lane + k * b_k) * b_size,
-                      spec_.b == DType::bf16, b_lane, b_k, std::min(isa_.tile_cols, cols - lane),
-                      depth, packed_b + lane * depth);
+          isa_.pack_b[b_float_](
+              static_cast<const char*>(b) + ((col + lane) * b_lane + k * b_k) * b_size, b_lane, b_k,
+              std::min(isa_.tile_cols, cols - lane), depth, packed_b + lane * depth);
         });
         const Slab slab{.a = a,
                         .b = packed_b,
@@ -157,15 +159,16 @@ class PackedGemm final : public Gemm {
           slab.addend == nullptr ? nullptr : static_cast<const char*>(slab.addend) + at * c_size;
       for (int64_t k = 0; k == 0 || k < slab.depth; k += depth_) {
         const int64_t depth = std::min(depth_, slab.depth - k);
-        isa_.pack_a(static_cast<const char*>(slab.a) + (row * a_lane + (slab.k + k) * a_k) * a_size,
-                    spec_.a == DType::bf16, a_lane, a_k, rows, depth, packed_a);
+        isa_.pack_a[a_float_](
+            static_cast<const char*>(slab.a) + (row * a_lane + (slab.k + k) * a_k) * a_size, a_lane,
+            a_k, rows, depth, packed_a);
         GemmStore store;
         store.first = slab.k + k == 0;
         store.last = slab.k + k + depth >= spec_.k;
         store.c = c;
         store.ldc = spec_.ldc;
-        store.bf16 = bf16_;
-        if (!bf16_) {  // C itself holds the partial sums
+        store.dtype = float_index(spec_.c);
+        if (!narrow_) {  // C itself holds the partial sums
           store.sums = reinterpret_cast<float*>(c);
           store.sums_stride = spec_.ldc;
         } else if (full_sums_) {
@@ -175,8 +178,8 @@ class PackedGemm final : public Gemm {
           store.sums = block_sums;
           store.sums_stride = cols_per_worker_;
         }
-        // f32 adds the addend first, so that C may be the addend; bf16 needs it last.
-        if (bf16_ ? store.last : store.first) store.addend = addend;
+        // f32 adds the addend first, so that C may be the addend; 16 bits need it last.
+        if (narrow_ ? store.last : store.first) store.addend = addend;
         if (store.last && slab.bias != nullptr) store.bias = slab.bias + slab.col + col_begin;
         isa_.block(rows, cols, depth, packed_a,
                    slab.b + col_begin * slab.depth + k * isa_.tile_cols, slab.depth, store);
@@ -186,8 +189,9 @@ class PackedGemm final : public Gemm {
 
   GemmSpec spec_;
   const GemmIsa& isa_;
+  int a_float_, b_float_;
   int64_t threads_;
-  bool bf16_ = false;
+  bool narrow_ = false;  // C has 16 bits: sums need memory of their own
   bool block_sums_ = false;
   bool full_sums_ = false;
   int64_t num_slabs_k_ = 1, slab_depth_ = 0, slab_cols_ = 0, depth_ = 0, row_block_ = 0;

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "weft/base/dtype.h"
+#include "weft/backend/cpu/float_table.h"
 
 namespace weft::cpu {
 
@@ -17,18 +17,20 @@ struct GemmStore {
   const void* addend = nullptr;
   const float* bias = nullptr;
   int64_t ldc = 0;
-  bool bf16 = false;  // C and addend are bf16
+  int dtype = 0;  // float_index of C and addend
 };
+
+using GemmPack = void (*)(const void* from, int64_t lane_stride, int64_t k_stride, int64_t lanes,
+                          int64_t depth, float* to);
 
 struct GemmIsa {
   bool avx512;  // vectors of 512 bits
   int64_t tile_rows;
   int64_t tile_cols;
   /// Packs `lanes` rows (A) or columns (B) of `depth` values into panels of tile_rows / tile_cols.
-  void (*pack_a)(const void* from, bool bf16, int64_t lane_stride, int64_t k_stride, int64_t lanes,
-                 int64_t depth, float* to);
-  void (*pack_b)(const void* from, bool bf16, int64_t lane_stride, int64_t k_stride, int64_t lanes,
-                 int64_t depth, float* to);
+  /// Index: float_index of `from`.
+  GemmPack pack_a[kFloats];
+  GemmPack pack_b[kFloats];
   /// One block: `rows` x `cols` outputs from packed A panels and packed B panels that are
   /// `panel_depth` deep, of which values [b_offset, b_offset + depth) are used.
   void (*block)(int64_t rows, int64_t cols, int64_t depth, const float* a, const float* b,

@@ -40,7 +40,7 @@ struct Piece {
 /// pack_a or pack_b of a matrix whose lanes are contiguous, into panels `panel_depth` deep: a few
 /// rows at a time for all panels, so that memory is read in long pieces.
 template <class Pack>
-void pack_lanes(Pack pack, int64_t tile, const char* from, bool bf16, int64_t size, int64_t stride,
+void pack_lanes(Pack pack, int64_t tile, const char* from, int64_t size, int64_t stride,
                 int64_t lanes, int64_t depth, int64_t panel_depth, float* to) {
   for (int64_t k = 0; k < depth; k += kPackRows) {
     const int64_t rows = std::min(kPackRows, depth - k);
@@ -50,7 +50,7 @@ void pack_lanes(Pack pack, int64_t tile, const char* from, bool bf16, int64_t si
       }
     }
     for (int64_t lane = 0; lane < lanes; lane += tile) {
-      pack(from + (k * stride + lane) * size, bf16, 1, stride, std::min(tile, lanes - lane), rows,
+      pack(from + (k * stride + lane) * size, 1, stride, std::min(tile, lanes - lane), rows,
            to + lane * panel_depth + k * tile);
     }
   }
@@ -72,7 +72,7 @@ class GroupedMatmul final : public CpuKernel {
         counts_(spec.inputs.at(2)),
         isa_(gemm_isa()),
         transpose_w_(spec.attrs.get_bool("transpose_w", true)),
-        bf16_(rows_.dtype == DType::bf16),
+        float_(float_index(rows_.dtype)),
         size_(dtype_size(rows_.dtype)),
         inner_(rows_.shape.back()),
         outer_(spec.outputs.at(0).shape.back()),
@@ -94,7 +94,7 @@ class GroupedMatmul final : public CpuKernel {
     pieces_bytes_ = round_up((experts_ + 1) * static_cast<int64_t>(sizeof(Piece)), 64);
     rows_floats_ = round_up(most_tiles_ * isa_.tile_rows * padded_inner_, 16);
     weight_floats_ = round_up(range_cols_ * padded_inner_, 16);
-    sums_floats_ = inner_ > depth_ && bf16_ ? round_up(row_block_ * range_cols_, 16) : 0;
+    sums_floats_ = inner_ > depth_ && float_ != 0 ? round_up(row_block_ * range_cols_, 16) : 0;
     // Also holds the rows of a tile that come from several runs while they are packed.
     result_floats_ = round_up(isa_.tile_rows * std::max(range_cols_, padded_inner_), 16);
   }
@@ -170,8 +170,8 @@ class GroupedMatmul final : public CpuKernel {
         float* to = packed + piece->tile * isa_.tile_rows * padded_inner_;
         for (int64_t k = 0; k < inner_; k += depth_) {
           const int64_t depth = std::min(depth_, inner_ - k);
-          isa_.pack_a(from + k * size_, bf16_, inner_, 1, lanes, depth,
-                      to + tiles * isa_.tile_rows * k + at * depth);
+          isa_.pack_a[float_](from + k * size_, inner_, 1, lanes, depth,
+                              to + tiles * isa_.tile_rows * k + at * depth);
         }
       }
     }
@@ -187,9 +187,9 @@ class GroupedMatmul final : public CpuKernel {
     const char* from =
         w + (piece.expert * inner_ * outer_ + col * (transpose_w_ ? inner_ : 1)) * size_;
     if (transpose_w_) {
-      isa_.pack_b(from, bf16_, inner_, 1, cols, inner_, weight);
+      isa_.pack_b[float_](from, inner_, 1, cols, inner_, weight);
     } else {
-      pack_lanes(isa_.pack_b, isa_.tile_cols, from, bf16_, size_, outer_, cols, inner_, inner_,
+      pack_lanes(isa_.pack_b[float_], isa_.tile_cols, from, size_, outer_, cols, inner_, inner_,
                  weight);
     }
     const int64_t tiles = ceil_div(piece.rows, isa_.tile_rows);
@@ -207,9 +207,9 @@ class GroupedMatmul final : public CpuKernel {
       store.c =
           direct ? y + (cursor.row() * outer_ + col) * size_ : reinterpret_cast<char*>(result);
       store.ldc = direct ? outer_ : range_cols_;
-      store.bf16 = bf16_;
-      store.sums = bf16_ ? sums : static_cast<float*>(store.c);
-      store.sums_stride = bf16_ ? range_cols_ : store.ldc;
+      store.dtype = float_;
+      store.sums = float_ != 0 ? sums : static_cast<float*>(store.c);
+      store.sums_stride = float_ != 0 ? range_cols_ : store.ldc;
       for (int64_t k = 0; k == 0 || k < inner_; k += depth_) {
         const int64_t depth = std::min(depth_, inner_ - k);
         store.first = k == 0;
@@ -231,7 +231,8 @@ class GroupedMatmul final : public CpuKernel {
   Attrs attrs_;
   TensorType rows_, counts_;
   const GemmIsa& isa_;
-  bool transpose_w_, bf16_;
+  bool transpose_w_;
+  int float_;
   int64_t size_, inner_, outer_, experts_;
   int threads_;
   int64_t depth_ = 0, padded_inner_ = 0, row_block_ = 0, most_tiles_ = 0, range_cols_ = 0;
@@ -242,15 +243,14 @@ class GroupedMatmul final : public CpuKernel {
 /// Packs lanes [lane, lane + lanes) of rows [begin, begin + depth) of an expert, k being the rows.
 struct RowPanels {
   const char* rows;
-  bool bf16;
   int64_t size, width;  // bytes of an element, elements of a row
 
   template <class Pack>
   void to_panels(RunCursor cursor, Pack pack, int64_t tile, int64_t lane, int64_t lanes,
                  int64_t begin, int64_t depth, float* to) const {
     for_runs(cursor, begin, depth, [&](int64_t done, int64_t row, int64_t count) {
-      pack_lanes(pack, tile, rows + (row * width + lane) * size, bf16, size, width, lanes, count,
-                 depth, to + done * tile);
+      pack_lanes(pack, tile, rows + (row * width + lane) * size, size, width, lanes, count, depth,
+                 to + done * tile);
     });
   }
 };
@@ -264,7 +264,7 @@ class GroupedMatmulWgrad final : public CpuKernel {
         counts_(spec.inputs.at(2)),
         isa_(gemm_isa()),
         transpose_w_(spec.attrs.get_bool("transpose_w", true)),
-        bf16_(rows_.dtype == DType::bf16),
+        float_(float_index(rows_.dtype)),
         experts_(spec.outputs.at(0).shape.at(0)),
         m_(spec.outputs[0].shape.at(1)),
         n_(spec.outputs[0].shape.at(2)),
@@ -295,8 +295,8 @@ class GroupedMatmulWgrad final : public CpuKernel {
     for (int64_t e = 0; e < experts_; ++e) pieces[e] = {e, 0, rows.total(e), e};
     sort_pieces(pieces, experts_);
     const int64_t size = dtype_size(rows_.dtype);
-    const RowPanels of_m{in<char>(args, transpose_w_ ? 1 : 0), bf16_, size, m_};
-    const RowPanels of_n{in<char>(args, transpose_w_ ? 0 : 1), bf16_, size, n_};
+    const RowPanels of_m{in<char>(args, transpose_w_ ? 1 : 0), size, m_};
+    const RowPanels of_n{in<char>(args, transpose_w_ ? 0 : 1), size, n_};
     const int64_t tasks = m_ranges() * n_ranges();
     parallel_dynamic(threads_, experts_ * tasks, [&](int64_t task, int64_t worker) {
       const Piece& piece = pieces[task / tasks];
@@ -323,10 +323,10 @@ class GroupedMatmulWgrad final : public CpuKernel {
     for (int64_t k = 0; k == 0 || k < piece.rows; k += block) {
       const int64_t depth = std::min(block, piece.rows - k);
       if (depth > 0) cursor.seek(k);
-      of_n.to_panels(cursor, isa_.pack_b, isa_.tile_cols, col, cols, k, depth, b);
+      of_n.to_panels(cursor, isa_.pack_b[float_], isa_.tile_cols, col, cols, k, depth, b);
       for (int64_t row = row_begin; row < row_end; row += row_block_) {
         const int64_t count = std::min(row_block_, row_end - row);
-        of_m.to_panels(cursor, isa_.pack_a, isa_.tile_rows, row, count, k, depth, a);
+        of_m.to_panels(cursor, isa_.pack_a[float_], isa_.tile_rows, row, count, k, depth, a);
         const int64_t at = (piece.expert * m_ + row) * n_ + col;
         GemmStore store;
         store.sums = dw + at;
@@ -344,7 +344,8 @@ class GroupedMatmulWgrad final : public CpuKernel {
   Attrs attrs_;
   TensorType rows_, counts_;
   const GemmIsa& isa_;
-  bool transpose_w_, bf16_;
+  bool transpose_w_;
+  int float_;
   int64_t experts_, m_, n_;
   int threads_;
   int64_t row_block_ = 0, m_range_ = 0, n_range_ = 0;

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
@@ -139,7 +140,7 @@ class KernelRun {
 
 /// Runs the case on ref and on cpu (1 and 3 threads) and compares: the relative L2 error of each
 /// output stays below `f32` (plus 2^-8 when the output, or `inside`, the dtype of values between
-/// the fused stages of the operator, is bf16), and the team size changes no bit.
+/// the fused stages of the operator, is bf16, 2^-11 for f16), and the team size changes no bit.
 inline void expect_like_ref(const KernelCase& test, double f32 = 2e-6, DType inside = DType::f32) {
   const auto ref = make_ref_backend({});
   const auto one = make_cpu_backend({.threads = 1});
@@ -155,8 +156,10 @@ inline void expect_like_ref(const KernelCase& test, double f32 = 2e-6, DType ins
       error += (want - have) * (want - have);
       norm += want * want;
     }
-    const bool half = test.outputs[i].dtype == DType::bf16 || inside == DType::bf16;
-    const double limit = f32 + (half ? 1.0 / 256 : 0.0);
+    const auto rounding = [](DType dtype) {
+      return dtype == DType::bf16 ? 0x1p-8 : dtype == DType::f16 ? 0x1p-11 : 0.0;
+    };
+    const double limit = f32 + std::max(rounding(test.outputs[i].dtype), rounding(inside));
     EXPECT_LE(std::sqrt(error), limit * std::sqrt(norm) + 1e-12) << "output " << i;
     EXPECT_EQ(
         0, std::memcmp(got.output(i), team.output(i), static_cast<size_t>(test.outputs[i].bytes())))

@@ -4,7 +4,7 @@
 namespace weft::cpu {
 namespace {
 
-constexpr DType kCompute[] = {DType::f32, DType::bf16};
+constexpr DType kCompute[] = {DType::f32, DType::bf16, DType::f16};
 
 Shape weight_shape(bool transpose_w, int64_t inner, int64_t outer) {
   return transpose_w ? Shape{outer, inner} : Shape{inner, outer};
@@ -48,7 +48,7 @@ TEST(CpuMatmul, LargerThanABlock) {
     for (const bool transpose_w : {false, true}) {
       SCOPED_TRACE(testing::Message()
                    << rows << "x" << outer << "x" << inner << " transpose_w " << transpose_w);
-      const DType c = DType::bf16;
+      const DType c = transpose_w ? DType::f16 : DType::bf16;
       KernelCase test{OpKind::matmul, {{"transpose_w", transpose_w}}, {}, {}, {{0, 3}}};
       test.inputs = {random_operand(c, {1, rows, inner}),
                      random_operand(c, weight_shape(transpose_w, inner, outer)),
@@ -75,7 +75,7 @@ TEST(CpuMatmul, AResultThatIsWrittenPastTheCaches) {
     test.inputs = {random_operand(DType::bf16, {inner, rows}),
                    random_operand(DType::bf16, {inner, outer}), absent()};
     test.outputs = {{DType::f32, {rows, outer}}};
-    if (result == DType::bf16) {
+    if (result != DType::f32) {
       test.op = OpKind::matmul;
       test.inputs = {random_operand(result, {rows, inner}), random_operand(result, {inner, outer}),
                      absent(), absent()};
@@ -162,24 +162,27 @@ TEST(CpuElementwise, AddAndCast) {
                      {{0, 0}}});
     for (const DType to : {DType::f32, DType::bf16, DType::f16, DType::f64}) {
       const Attrs attrs{{"dtype", std::string(dtype_name(to))}};
-      expect_like_ref({OpKind::cast, attrs, {random_operand(c, shape)}, {{to, shape}}, {}},
-                      to == DType::f16 ? 1e-3 : 0);
+      expect_like_ref({OpKind::cast, attrs, {random_operand(c, shape)}, {{to, shape}}, {}}, 0);
     }
   }
 }
 
-TEST(CpuElementwise, Bf16StoreRoundsToNearestEvenAndKeepsNan) {
+TEST(CpuElementwise, NarrowStoresRoundToNearestEvenAndKeepNan) {
   std::vector<double> values = {1.0,     1.00390625, 1.01171875, -1.00390625, 3.3895e38, 3.4e38,
                                 -3.4e38, 1e-40,      -0.0,       NAN,         INFINITY,  -INFINITY,
-                                1.003,   2.5,        -7.0,       0.0};
-  const Operand x = floats({1, 16}, values);
-  const KernelCase test{
-      OpKind::cast, {{"dtype", std::string("bf16")}}, {x}, {{DType::bf16, {1, 16}}}, {}};
+                                1.003,   2.5,        -7.0,       0.0,         65504.0,   65519.0,
+                                65520.0, -1e5,       6.1e-5,     1e-6,        2.9e-8,    3e-8};
+  const Operand x = floats({1, 24}, values);
   const auto cpu = make_cpu_backend({});
-  const KernelRun run(*cpu, test);
-  for (size_t i = 0; i < values.size(); ++i) {
-    const BF16 want = to_bf16(static_cast<float>(values[i]));
-    EXPECT_EQ(static_cast<const BF16*>(run.output(0))[i].bits, want.bits) << values[i];
+  for (const DType dtype : {DType::bf16, DType::f16}) {
+    const KernelCase test{
+        OpKind::cast, {{"dtype", std::string(dtype_name(dtype))}}, {x}, {{dtype, {1, 24}}}, {}};
+    const KernelRun run(*cpu, test);
+    for (size_t i = 0; i < values.size(); ++i) {
+      uint16_t want = 0;
+      store_element(&want, dtype, 0, values[i]);
+      EXPECT_EQ(static_cast<const uint16_t*>(run.output(0))[i], want) << values[i];
+    }
   }
 }
 

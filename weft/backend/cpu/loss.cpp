@@ -30,7 +30,7 @@ class CrossEntropy final : public CpuKernel {
   CrossEntropy(const KernelSpec& spec, int threads)
       : classes_(spec.inputs.at(0).shape.back()),
         rows_(num_rows(spec.inputs[0].shape)),
-        bf16_(spec.inputs[0].dtype == DType::bf16),
+        float_(float_index(spec.inputs[0].dtype)),
         threads_(threads) {}
   int64_t workspace_bytes() const override { return rows_ * 8; }
   void run(const KernelArgs& args) override {
@@ -39,12 +39,12 @@ class CrossEntropy final : public CpuKernel {
     const char* logits = in<char>(args, 0);
     float* lse = out<float>(args, 1);
     auto* losses = static_cast<double*>(args.workspace);
-    const int64_t row_bytes = classes_ * (bf16_ != 0 ? 2 : 4);
+    const int64_t row_bytes = classes_ * (float_ != 0 ? 2 : 4);
     parallel_range(threads_, rows_, 1, std::max<int64_t>(1, 4096 / (classes_ + 1)),
                    [&](int64_t begin, int64_t end) {
                      for (int64_t t = begin; t < end; ++t) {
                        double picked = 0;
-                       const double value = loss_isa().log_sum_exp[bf16_](
+                       const double value = loss_isa().log_sum_exp[float_](
                            classes_, logits + t * row_bytes, labels[t], &picked);
                        lse[t] = static_cast<float>(value);
                        losses[t] = labels[t] == kIgnored ? 0.0 : value - picked;
@@ -55,7 +55,7 @@ class CrossEntropy final : public CpuKernel {
 
  private:
   int64_t classes_, rows_;
-  int bf16_;
+  int float_;
   int threads_;
 };
 
@@ -65,7 +65,7 @@ class CrossEntropyGrad final : public CpuKernel {
       : classes_(spec.inputs.at(0).shape.back()),
         rows_(num_rows(spec.inputs[0].shape)),
         columns_(spec.attrs, classes_),
-        bf16_(spec.inputs[0].dtype == DType::bf16),
+        float_(float_index(spec.inputs[0].dtype)),
         threads_(threads) {}
   void run(const KernelArgs& args) override {
     const int32_t* labels = in<int32_t>(args, 1);
@@ -74,7 +74,7 @@ class CrossEntropyGrad final : public CpuKernel {
     const float* lse = in<float>(args, 2);
     const float scale = *in<float>(args, 3);
     char* dlogits = out<char>(args, 0);
-    const int64_t row_bytes = classes_ * (bf16_ != 0 ? 2 : 4);
+    const int64_t row_bytes = classes_ * (float_ != 0 ? 2 : 4);
     parallel_range(threads_, rows_, 1, std::max<int64_t>(1, 4096 / (classes_ + 1)),
                    [&](int64_t begin, int64_t end) {
                      for (int64_t t = begin; t < end; ++t) {
@@ -82,8 +82,8 @@ class CrossEntropyGrad final : public CpuKernel {
                        if (labels[t] == kIgnored) {
                          std::memset(to, 0, static_cast<size_t>(row_bytes));
                        } else {
-                         loss_isa().softmax_grad[bf16_](classes_, logits + t * row_bytes, lse[t],
-                                                        scale, columns_.of(labels[t]), to);
+                         loss_isa().softmax_grad[float_](classes_, logits + t * row_bytes, lse[t],
+                                                         scale, columns_.of(labels[t]), to);
                        }
                      }
                    });
@@ -92,7 +92,7 @@ class CrossEntropyGrad final : public CpuKernel {
  private:
   int64_t classes_, rows_;
   Columns columns_;
-  int bf16_;
+  int float_;
   int threads_;
 };
 

@@ -18,15 +18,6 @@ namespace {
 constexpr int64_t kChunk = 2048;  // values summed in f32 before they join the double sum
 
 template <class T>
-float value_at(const T* row, int64_t i) {
-  if constexpr (sizeof(T) == 2) {
-    return to_float(row[i]);
-  } else {
-    return row[i];
-  }
-}
-
-template <class T>
 float largest(int64_t width, const T* row) {
   const VF least = set(-std::numeric_limits<float>::infinity());
   VF m0 = least, m1 = least;
@@ -36,7 +27,7 @@ float largest(int64_t width, const T* row) {
     m1 = hn::Max(m1, load(row + i + kLanes));
   }
   float result = max_lanes(hn::Max(m0, m1));
-  for (; i < width; ++i) result = std::max(result, value_at(row, i));
+  for (; i < width; ++i) result = std::max(result, as_float(row[i]));
   return result;
 }
 
@@ -62,7 +53,7 @@ double sum_exp(int64_t width, const T* row, float shift, float* terms) {
     sum += sum_lanes(hn::Add(s0, s1));
     for (; i < end; ++i) {
       float term[kLanes];
-      store(exp_fast(set(value_at(row, i) - shift)), term);
+      store(exp_fast(set(as_float(row[i]) - shift)), term);
       sum += term[0];
       if (terms != nullptr) terms[i] = term[0];
     }
@@ -76,7 +67,7 @@ double log_sum_exp(int64_t width, const void* logits, int64_t label, double* pic
   const float most = largest(width, row);
   // Of no columns, or of -infinities alone, the result is -infinity.
   const float shift = most == -std::numeric_limits<float>::infinity() ? 0.0f : most;
-  if (label >= 0) *picked = value_at(row, label);
+  if (label >= 0) *picked = as_float(row[label]);
   return shift + std::log(sum_exp<T>(width, row, shift, nullptr));
 }
 
@@ -85,17 +76,11 @@ void softmax_grad(int64_t width, const void* logits, float lse, float scale, int
                   void* result) {
   const T* row = static_cast<const T*>(logits);
   T* to = static_cast<T*>(result);
-  const float at_label = label < 0 ? 0.0f : scale * (std::exp(value_at(row, label) - lse) - 1.0f);
+  const float at_label = label < 0 ? 0.0f : scale * (std::exp(as_float(row[label]) - lse) - 1.0f);
   const VF vlse = set(lse), vscale = set(scale);
   for_vectors(width, [&](auto get, auto put)
                          HWY_ATTR { put(hn::Mul(vscale, exp_fast(hn::Sub(get(row), vlse))), to); });
-  if (label >= 0) {
-    if constexpr (sizeof(T) == 2) {
-      to[label] = to_bf16(at_label);
-    } else {
-      to[label] = at_label;
-    }
-  }
+  if (label >= 0) assign(to[label], at_label);
 }
 
 template <class T>
@@ -108,18 +93,12 @@ double train(int64_t width, float* logits, float scale, int64_t label) {
   T* to = reinterpret_cast<T*>(logits);  // a bf16 store never passes the loads
   for_vectors(width, [&](auto get, auto put) HWY_ATTR { put(hn::Mul(get(logits), factor), to); });
   const auto at_label = static_cast<float>(scale * (probability - 1.0));
-  if constexpr (sizeof(T) == 2) {
-    to[label] = to_bf16(at_label);
-  } else {
-    to[label] = at_label;
-  }
+  assign(to[label], at_label);
   return shift + std::log(sum) - picked;
 }
 
 LossIsa isa() {
-  return {{&log_sum_exp<float>, &log_sum_exp<BF16>},
-          {&softmax_grad<float>, &softmax_grad<BF16>},
-          {&train<float>, &train<BF16>}};
+  return {WEFT_PER_FLOAT(log_sum_exp), WEFT_PER_FLOAT(softmax_grad), {&train<float>, &train<BF16>}};
 }
 
 }  // namespace

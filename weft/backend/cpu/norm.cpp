@@ -15,7 +15,7 @@ class NormKernel : public CpuKernel {
   NormKernel(const KernelSpec& spec, int threads)
       : width_(spec.inputs.at(1).elements()),
         rows_(div_exact(spec.inputs.at(0).elements(), width_)),
-        bf16_(spec.inputs[0].dtype == DType::bf16),
+        float_(float_index(spec.inputs[0].dtype)),
         eps_(static_cast<float>(spec.attrs.get_double("eps"))),
         threads_(threads) {}
 
@@ -39,7 +39,7 @@ class NormKernel : public CpuKernel {
   }
 
   int64_t width_, rows_;
-  int bf16_;
+  int float_;
   float eps_;
   int threads_;
 };
@@ -51,7 +51,7 @@ class RmsNorm final : public NormKernel {
     NormArgs norm = common(args);
     norm.y = out(args, 0);
     norm.rstd = out<float>(args, 1);
-    over_rows(norm, norm_isa().rmsnorm[bf16_]);
+    over_rows(norm, norm_isa().rmsnorm[float_]);
   }
 };
 
@@ -64,7 +64,7 @@ class LayerNorm final : public NormKernel {
     norm.y = out(args, 0);
     norm.mean = out<float>(args, 1);
     norm.rstd = out<float>(args, 2);
-    over_rows(norm, norm_isa().layernorm[bf16_]);
+    over_rows(norm, norm_isa().layernorm[float_]);
   }
 };
 
@@ -85,7 +85,7 @@ class RmsNormGrad final : public NormKernel {
       part.begin = begin;
       part.end = end;
       part.dw = partial;
-      norm_isa().rmsnorm_grad[bf16_](part);
+      norm_isa().rmsnorm_grad[float_](part);
     });
     sums_.combine(threads_, workspace, in<float>(args, 5), out<float>(args, 1));
   }
@@ -117,7 +117,7 @@ class LayerNormGrad final : public NormKernel {
       part.dw = partial;
       part.db = partial_b + (partial - partial_w);
       std::memset(part.db, 0, static_cast<size_t>(width_) * 4);
-      norm_isa().layernorm_grad[bf16_](part);
+      norm_isa().layernorm_grad[float_](part);
     });
     sums_w_.combine(threads_, partial_w, in<float>(args, 6), out<float>(args, 1));
     sums_b_.combine(threads_, partial_b, in<float>(args, 7), out<float>(args, 2));
@@ -131,21 +131,21 @@ class BiasGrad final : public CpuKernel {
  public:
   BiasGrad(const KernelSpec& spec, int threads)
       : width_(spec.outputs.at(0).elements()),
-        bf16_(spec.inputs.at(0).dtype == DType::bf16),
+        float_(float_index(spec.inputs.at(0).dtype)),
         threads_(threads),
         sums_(num_rows(spec.inputs[0].shape), width_) {}
   int64_t workspace_bytes() const override { return sums_.workspace_bytes(); }
   void run(const KernelArgs& args) override {
     auto* workspace = static_cast<float*>(args.workspace);
     sums_.accumulate(threads_, workspace, [&](int64_t begin, int64_t end, float* partial) {
-      norm_isa().add_rows[bf16_](begin, end, width_, in(args, 0), partial);
+      norm_isa().add_rows[float_](begin, end, width_, in(args, 0), partial);
     });
     sums_.combine(threads_, workspace, in<float>(args, 1), out<float>(args, 0));
   }
 
  private:
   int64_t width_;
-  int bf16_;
+  int float_;
   int threads_;
   RowSums sums_;
 };

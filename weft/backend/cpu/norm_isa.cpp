@@ -82,12 +82,7 @@ void layernorm(const NormArgs& args) {
     int64_t i = whole;
     float variance = sum_lanes(squares);
     for (; i < width; ++i) {  // lanes beyond the row would count as -mean
-      float value;
-      if constexpr (sizeof(T) == 2) {
-        value = to_float(x[i]) - mean;
-      } else {
-        value = x[i] - mean;
-      }
+      const float value = as_float(x[i]) - mean;
       variance += value * value;
     }
     const float rstd = 1.0f / std::sqrt(variance / static_cast<float>(width) + args.eps);
@@ -151,11 +146,8 @@ void add_rows(int64_t begin, int64_t end, int64_t width, const void* x, float* t
 }
 
 NormIsa isa() {
-  return {{&rmsnorm<float>, &rmsnorm<BF16>},
-          {&rmsnorm_grad<float>, &rmsnorm_grad<BF16>},
-          {&layernorm<float>, &layernorm<BF16>},
-          {&layernorm_grad<float>, &layernorm_grad<BF16>},
-          {&add_rows<float>, &add_rows<BF16>}};
+  return {WEFT_PER_FLOAT(rmsnorm), WEFT_PER_FLOAT(rmsnorm_grad), WEFT_PER_FLOAT(layernorm),
+          WEFT_PER_FLOAT(layernorm_grad), WEFT_PER_FLOAT(add_rows)};
 }
 
 }  // namespace

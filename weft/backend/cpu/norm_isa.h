@@ -1,7 +1,7 @@
 // Row loops of the norms, as function pointers for the CPU this process runs on.
 #pragma once
 
-#include <cstdint>
+#include "weft/backend/cpu/float_table.h"
 
 namespace weft::cpu {
 
@@ -23,14 +23,14 @@ struct NormArgs {
   float* db = nullptr;  // layernorm
 };
 
-/// Index: operands are bf16.
+/// Index: float_index of the operands.
 struct NormIsa {
-  void (*rmsnorm[2])(const NormArgs&);
-  void (*rmsnorm_grad[2])(const NormArgs&);
-  void (*layernorm[2])(const NormArgs&);
-  void (*layernorm_grad[2])(const NormArgs&);
+  void (*rmsnorm[kFloats])(const NormArgs&);
+  void (*rmsnorm_grad[kFloats])(const NormArgs&);
+  void (*layernorm[kFloats])(const NormArgs&);
+  void (*layernorm_grad[kFloats])(const NormArgs&);
   /// to[j] += sum over rows [begin, end) of x[row][j], j in [0, width)
-  void (*add_rows[2])(int64_t begin, int64_t end, int64_t width, const void* x, float* to);
+  void (*add_rows[kFloats])(int64_t begin, int64_t end, int64_t width, const void* x, float* to);
 };
 
 const NormIsa& norm_isa();

@@ -79,19 +79,19 @@ class Rope final : public CpuKernel {
         width_(spec.inputs[0].shape.back()),
         head_dim_(spec.attrs.get_int("head_dim")),
         inverse_(spec.attrs.get_bool("inverse", false)),
-        bf16_(spec.inputs[0].dtype == DType::bf16),
+        float_(float_index(spec.inputs[0].dtype)),
         threads_(threads) {}
   void run(const KernelArgs& args) override {
-    const int64_t size = bf16_ != 0 ? 2 : 4;
+    const int64_t size = float_ != 0 ? 2 : 4;
     const char* x = in<char>(args, 0);
     const float* table = in<float>(args, 1);
     char* y = out<char>(args, 0);
     parallel_range(threads_, tokens_, 1, std::max<int64_t>(1, 8192 / (width_ + 1)),
                    [&](int64_t begin, int64_t end) {
                      for (int64_t t = begin; t < end; ++t) {
-                       rope_isa().rotate[bf16_](width_ / head_dim_, head_dim_,
-                                                x + t * width_ * size, table + t * head_dim_,
-                                                inverse_, y + t * width_ * size);
+                       rope_isa().rotate[float_](width_ / head_dim_, head_dim_,
+                                                 x + t * width_ * size, table + t * head_dim_,
+                                                 inverse_, y + t * width_ * size);
                      }
                    });
   }
@@ -99,7 +99,7 @@ class Rope final : public CpuKernel {
  private:
   int64_t tokens_, width_, head_dim_;
   bool inverse_;
-  int bf16_;
+  int float_;
   int threads_;
 };
 

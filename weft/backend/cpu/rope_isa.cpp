@@ -28,7 +28,7 @@ void rotate(int64_t heads, int64_t head_dim, const void* x, const float* table, 
   }
 }
 
-RopeIsa isa() { return {{&rotate<float>, &rotate<BF16>}}; }
+RopeIsa isa() { return {WEFT_PER_FLOAT(rotate)}; }
 
 }  // namespace
 }  // namespace HWY_NAMESPACE

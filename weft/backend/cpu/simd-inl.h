@@ -1,9 +1,10 @@
 // Vector helpers shared by the kernels, compiled once per instruction set (see
-// hwy/foreach_target.h): float vectors loaded from and stored to f32 or bf16 memory, with tails.
+// hwy/foreach_target.h): float vectors loaded from and stored to f32, bf16 or f16 memory, with
+// tails.
 #include <cstdint>
 
 #include "hwy/highway.h"
-#include "weft/base/dtype.h"
+#include "weft/backend/cpu/float_table.h"
 
 #if defined(WEFT_BACKEND_CPU_SIMD_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef WEFT_BACKEND_CPU_SIMD_INL_H_
@@ -21,12 +22,36 @@ using DF = hn::ScalableTag<float>;
 using VF = hn::Vec<DF>;
 constexpr int64_t kLanes = HWY_LANES(float);
 
-HWY_INLINE VF load(const float* from) { return hn::LoadU(DF(), from); }
-HWY_INLINE VF load(const BF16* from) {
-  const hn::Rebind<uint16_t, DF> d16;
-  const hn::Rebind<uint32_t, DF> d32;
+// Targets with the conversions of F16C; Highway's own fallback truncates and loses infinities.
+#undef WEFT_F16C
+#define WEFT_F16C (HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL)
+
+/// Lanes(d) elements as floats.
+template <class D>
+HWY_INLINE hn::Vec<D> load_vector(D d, const float* from) {
+  return hn::LoadU(d, from);
+}
+template <class D>
+HWY_INLINE hn::Vec<D> load_vector(D d, const BF16* from) {
+  const hn::Rebind<uint16_t, D> d16;
+  const hn::Rebind<uint32_t, D> d32;
   const auto half = hn::LoadU(d16, reinterpret_cast<const uint16_t*>(from));
-  return hn::BitCast(DF(), hn::ShiftLeft<16>(hn::PromoteTo(d32, half)));
+  return hn::BitCast(d, hn::ShiftLeft<16>(hn::PromoteTo(d32, half)));
+}
+template <class D>
+HWY_INLINE hn::Vec<D> load_vector(D d, const F16* from) {
+#if WEFT_F16C
+  const hn::Rebind<hwy::float16_t, D> d16;
+  return hn::PromoteTo(d, hn::LoadU(d16, reinterpret_cast<const hwy::float16_t*>(from)));
+#else
+  float buffer[hn::MaxLanes(d)];
+  for (size_t i = 0; i < hn::MaxLanes(d); ++i) buffer[i] = half_to_float(from[i]);
+  return hn::LoadU(d, buffer);
+#endif
+}
+template <class T>
+HWY_INLINE VF load(const T* from) {
+  return load_vector(DF(), from);
 }
 
 HWY_INLINE void store(VF value, float* to) { hn::StoreU(value, DF(), to); }
@@ -44,24 +69,28 @@ HWY_INLINE void store(VF value, BF16* to) {
   hn::StoreU(hn::DemoteTo(d16, hn::BitCast(di32, high)), d16, reinterpret_cast<uint16_t*>(to));
 }
 
+/// Rounds to nearest even, beyond the largest to infinity; NaN stays NaN.
+HWY_INLINE void store(VF value, F16* to) {
+#if WEFT_F16C
+  const hn::Rebind<hwy::float16_t, DF> d16;
+  hn::StoreU(hn::DemoteTo(d16, value), d16, reinterpret_cast<hwy::float16_t*>(to));
+#else
+  float buffer[kLanes];
+  store(value, buffer);
+  for (int64_t i = 0; i < kLanes; ++i) to[i] = float_to_half(buffer[i]);
+#endif
+}
+
 /// The first `count` < kLanes elements; the rest is 0.
-HWY_INLINE VF load_tail(const float* from, int64_t count) {
-  float buffer[kLanes] = {};
+template <class T>
+HWY_INLINE VF load_tail(const T* from, int64_t count) {
+  T buffer[kLanes] = {};
   for (int64_t i = 0; i < count; ++i) buffer[i] = from[i];
   return load(buffer);
 }
-HWY_INLINE VF load_tail(const BF16* from, int64_t count) {
-  float buffer[kLanes] = {};
-  for (int64_t i = 0; i < count; ++i) buffer[i] = to_float(from[i]);
-  return load(buffer);
-}
-HWY_INLINE void store_tail(VF value, float* to, int64_t count) {
-  float buffer[kLanes];
-  store(value, buffer);
-  for (int64_t i = 0; i < count; ++i) to[i] = buffer[i];
-}
-HWY_INLINE void store_tail(VF value, BF16* to, int64_t count) {
-  BF16 buffer[kLanes];
+template <class T>
+HWY_INLINE void store_tail(VF value, T* to, int64_t count) {
+  T buffer[kLanes];
   store(value, buffer);
   for (int64_t i = 0; i < count; ++i) to[i] = buffer[i];
 }

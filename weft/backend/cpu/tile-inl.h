@@ -87,13 +87,7 @@ void pack_panels(const T* from, int64_t lane_stride, int64_t k_stride, int64_t l
         float* put = to + k * kWidth;
         int64_t i = 0;
         for (; i + kLanes <= kWidth; i += kLanes) store(load(row + i), put + i);
-        for (; i < kWidth; ++i) {
-          if constexpr (sizeof(T) == 2) {
-            put[i] = to_float(row[i]);
-          } else {
-            put[i] = row[i];
-          }
-        }
+        for (; i < kWidth; ++i) put[i] = as_float(row[i]);
       }
       continue;
     }
@@ -103,17 +97,8 @@ void pack_panels(const T* from, int64_t lane_stride, int64_t k_stride, int64_t l
       // 4 x 4 transposes in 128-bit vectors; the rest of the lanes (kWidth % 4) below.
       const hn::FixedTag<float, 4> d4;
       const hn::FixedTag<uint64_t, 2> d64;
-      const auto get = [&](int64_t i, int64_t k) HWY_ATTR {
-        const T* at = source + i * lane_stride + k;
-        if constexpr (sizeof(T) == 2) {
-          const hn::FixedTag<uint16_t, 4> d16;
-          const hn::FixedTag<uint32_t, 4> d32;
-          const auto half = hn::LoadU(d16, reinterpret_cast<const uint16_t*>(at));
-          return hn::BitCast(d4, hn::ShiftLeft<16>(hn::PromoteTo(d32, half)));
-        } else {
-          return hn::LoadU(d4, at);
-        }
-      };
+      const auto get = [&](int64_t i, int64_t k)
+                           HWY_ATTR { return load_vector(d4, source + i * lane_stride + k); };
       constexpr int64_t kWhole = kWidth / 4 * 4;
       for (; done + 4 <= depth; done += 4) {
         float* put = to + done * kWidth;
@@ -149,12 +134,7 @@ void pack_panels(const T* from, int64_t lane_stride, int64_t k_stride, int64_t l
     for (int64_t k = done; k < depth; ++k) {
       float* put = to + k * kWidth;
       for (int64_t i = 0; i < width; ++i) {
-        const T value = source[i * lane_stride + k * k_stride];
-        if constexpr (sizeof(T) == 2) {
-          put[i] = to_float(value);
-        } else {
-          put[i] = value;
-        }
+        put[i] = as_float(source[i * lane_stride + k * k_stride]);
       }
       for (int64_t i = width; i < kWidth; ++i) put[i] = 0.0f;
     }

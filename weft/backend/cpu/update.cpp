@@ -3,11 +3,15 @@
 #include <array>
 #include <cmath>
 #include <cstring>
+#include <optional>
+#include <type_traits>
 
 #include "weft/backend/cpu/cpu_kernel.h"
 #include "weft/backend/cpu/elementwise_isa.h"
 #include "weft/backend/cpu/parallel.h"
 #include "weft/backend/cpu/update_isa.h"
+#include "weft/base/rng.h"
+#include "weft/ir/element_numbers.h"
 
 namespace weft::cpu {
 namespace {
@@ -20,17 +24,17 @@ class SumSquares final : public CpuKernel {
  public:
   SumSquares(const KernelSpec& spec, int threads)
       : count_(spec.inputs.at(0).elements()),
-        bf16_(spec.inputs[0].dtype == DType::bf16),
+        float_(float_index(spec.inputs[0].dtype)),
         blocks_((count_ + kBlock - 1) / kBlock),
         threads_(threads) {}
   int64_t workspace_bytes() const override { return blocks_ * 8; }
   void run(const KernelArgs& args) override {
     const char* x = in<char>(args, 0);
-    const int64_t size = bf16_ != 0 ? 2 : 4;
+    const int64_t size = float_ != 0 ? 2 : 4;
     auto* sums = static_cast<double*>(args.workspace);
     parallel_tasks(threads_, blocks_, [&](int64_t block) {
-      sums[block] = update_isa().sum_squares[bf16_](std::min(kBlock, count_ - block * kBlock),
-                                                    x + block * kBlock * size);
+      sums[block] = update_isa().sum_squares[float_](std::min(kBlock, count_ - block * kBlock),
+                                                     x + block * kBlock * size);
     });
     double total = 0;
     for (int64_t block = 0; block < blocks_; ++block) total += sums[block];
@@ -41,7 +45,7 @@ class SumSquares final : public CpuKernel {
   static constexpr int64_t kBlock = 16384;
 
   int64_t count_;
-  int bf16_;
+  int float_;
   int64_t blocks_;
   int threads_;
 };
@@ -67,19 +71,32 @@ class Verdict final : public CpuKernel {
   double max_norm_;
 };
 
-/// What both updates share: pieces of the tensors and the copy in the kernels' dtype.
+/// What both updates share: pieces of the tensors, the rounding of moments and the copy in the
+/// kernels' dtype.
 class Update : public CpuKernel {
  public:
-  Update(const KernelSpec& spec, int threads)
-      : count_(spec.attrs.get_int("size", spec.inputs.at(0).elements())), threads_(threads) {
+  /// `slot`: an input that is a moment; `step`: the input with the number of the update.
+  Update(const KernelSpec& spec, int threads, size_t slot, size_t step)
+      : count_(spec.attrs.get_int("size", spec.inputs.at(0).elements())),
+        begin_(spec.attrs.get_int("begin", 0)),
+        step_(step),
+        threads_(threads) {
     // An update of a piece takes each tensor either as the piece or whole.
     for (size_t i = 0; i < offsets_.size() && i < spec.inputs.size(); ++i) {
       const bool whole = spec.inputs[i].elements() != count_;
-      offsets_[i] = whole ? spec.attrs.get_int("begin", 0) : 0;
+      offsets_[i] = whole ? begin_ : 0;
+    }
+    if (has_input(spec, slot) && spec.inputs[slot].dtype == DType::bf16) {
+      rounded_ = 1;
+      slot_size_ = 2;
+      seed_ = static_cast<uint64_t>(spec.attrs.get_int("seed"));
+      site_ = static_cast<uint64_t>(spec.attrs.get_int("site"));
+      numbers_.emplace(spec.attrs.get_string("elements"));
     }
     if (spec.attrs.get_string("copy_dtype", "none") != "none") {
       copy_index_ = spec.outputs.size() - 1;
       copy_dtype_ = spec.outputs[copy_index_].dtype;
+      if (has_float_index(copy_dtype_)) fused_copy_ = float_index(copy_dtype_);
     }
   }
 
@@ -93,29 +110,43 @@ class Update : public CpuKernel {
     auto* p = out<float>(args, i);
     return p == nullptr ? p : p + offsets_[tensor];
   }
+  const void* slot_in(const KernelArgs& args, size_t i) const {
+    const auto* p = in<char>(args, i);
+    return p == nullptr ? p : p + offsets_[i] * slot_size_;
+  }
+  void* slot_out(const KernelArgs& args, size_t i, size_t tensor) const {
+    auto* p = out<char>(args, i);
+    return p == nullptr ? p : p + offsets_[tensor] * slot_size_;
+  }
+  int rounded() const { return rounded_; }
 
-  /// update(args of the piece); without `apply` only unchanged values are passed on.
+  /// update(args of the piece, index of the copy's loops); without `apply` only unchanged values
+  /// are passed on.
   template <class F>
   void over_pieces(const UpdateArgs& whole, const KernelArgs& args, bool apply, const F& update) {
     char* copy = copy_dtype_ == DType::none ? nullptr : out<char>(args, copy_index_);
+    const uint64_t key =
+        rounded_ != 0 ? dropout_key(seed_, static_cast<uint64_t>(*in<int64_t>(args, step_)), site_)
+                      : 0;
     parallel_range(threads_, count_, kGrain, kLeast, [&](int64_t begin, int64_t end) {
-      // Pieces stay in L1, so that a copy in another dtype than bf16 is a cheap second step.
-      const int64_t step = apply ? 4096 : end - begin;
+      uint32_t words[kPiece];
+      const int64_t step = apply ? kPiece : end - begin;
       for (int64_t at = begin; at < end; at += step) {
         UpdateArgs piece = whole;
         piece.count = std::min(step, end - at);
         const auto move = [at](auto* p) { return p == nullptr ? p : p + at; };
-        piece.w = move(whole.w), piece.m = move(whole.m), piece.v = move(whole.v);
-        piece.g = move(whole.g);
-        piece.new_w = move(whole.new_w), piece.new_m = move(whole.new_m);
-        piece.new_v = move(whole.new_v);
+        piece.w = move(whole.w), piece.g = move(whole.g), piece.new_w = move(whole.new_w);
+        piece.m = move_slot(whole.m, at), piece.v = move_slot(whole.v, at);
+        piece.new_m = move_slot(whole.new_m, at), piece.new_v = move_slot(whole.new_v, at);
         if (copy != nullptr) piece.copy = copy + at * dtype_size(copy_dtype_);
         if (apply) {
-          update(piece, copy_dtype_ == DType::bf16);
+          if (rounded_ != 0) draw(key, at, piece.count, words);
+          piece.words = words;
+          update(piece, fused_copy_);
         } else {
           pass_on(piece);
         }
-        if (copy != nullptr && (!apply || copy_dtype_ != DType::bf16)) {
+        if (copy != nullptr && (!apply || fused_copy_ == 0)) {
           convert_elements(piece.new_w, DType::f32, piece.copy, copy_dtype_, piece.count);
         }
       }
@@ -123,42 +154,63 @@ class Update : public CpuKernel {
   }
 
  private:
-  static void pass_on(const UpdateArgs& piece) {
-    const auto keep = [&](const float* from, float* to) {
-      if (to != nullptr && from != to) {
-        std::memcpy(to, from, static_cast<size_t>(piece.count) * 4);
-      }
-    };
-    keep(piece.w, piece.new_w);
-    keep(piece.m, piece.new_m);
-    keep(piece.v, piece.new_v);
+  /// Elements that stay in L1, so that random words and a copy that is not fused cost little.
+  static constexpr int64_t kPiece = 4096;
+
+  template <class Void>
+  Void* move_slot(Void* p, int64_t elements) const {
+    using Byte = std::conditional_t<std::is_const_v<Void>, const char, char>;
+    return p == nullptr ? p : static_cast<Byte*>(p) + elements * slot_size_;
   }
 
-  int64_t count_;
+  void draw(uint64_t key, int64_t at, int64_t count, uint32_t* words) const {
+    numbers_->runs(begin_ + at, count, [&](int64_t offset, int64_t number, int64_t length) {
+      update_isa().words(key, number, length, words + offset);
+    });
+  }
+
+  void pass_on(const UpdateArgs& piece) const {
+    const auto keep = [&](const void* from, void* to, int64_t size) {
+      if (to != nullptr && from != to) {
+        std::memcpy(to, from, static_cast<size_t>(piece.count * size));
+      }
+    };
+    keep(piece.w, piece.new_w, 4);
+    keep(piece.m, piece.new_m, slot_size_);
+    keep(piece.v, piece.new_v, slot_size_);
+  }
+
+  int64_t count_, begin_;
+  size_t step_;
   int threads_;
   std::array<int64_t, 4> offsets_{};  // elements before the piece, per tensor
+  int rounded_ = 0;                   // moments are bf16
+  int64_t slot_size_ = 4;
+  uint64_t seed_ = 0, site_ = 0;
+  std::optional<ElementNumbers> numbers_;
   size_t copy_index_ = 0;
   DType copy_dtype_ = DType::none;
+  int fused_copy_ = 0;  // index of the loops that write the copy themselves
 };
 
 class AdamW final : public Update {
  public:
   AdamW(const KernelSpec& spec, int threads)
-      : Update(spec, threads),
+      : Update(spec, threads, 1, 7),
         beta1_(spec.attrs.get_double("beta1")),
         beta2_(spec.attrs.get_double("beta2")),
         eps_(spec.attrs.get_double("eps")),
         weight_decay_(spec.attrs.get_double("weight_decay")) {}
   void run(const KernelArgs& args) override {
     UpdateArgs whole;
-    whole.w = tensor_in(args, 0), whole.m = tensor_in(args, 1), whole.v = tensor_in(args, 2);
-    whole.g = tensor_in(args, 3);
-    whole.new_w = tensor_out(args, 0, 0), whole.new_m = tensor_out(args, 1, 1);
-    whole.new_v = tensor_out(args, 2, 2);
+    whole.w = tensor_in(args, 0), whole.g = tensor_in(args, 3);
+    whole.m = slot_in(args, 1), whole.v = slot_in(args, 2);
+    whole.new_w = tensor_out(args, 0, 0);
+    whole.new_m = slot_out(args, 1, 1), whole.new_v = slot_out(args, 2, 2);
     const auto scalars =
         adamw_scalars(in<float>(args, 4), *in<float>(args, 5), beta1_, beta2_, eps_, weight_decay_);
-    over_pieces(whole, args, *in<int32_t>(args, 6) != 0, [&](const UpdateArgs& piece, bool copy) {
-      update_isa().adamw[copy ? 1 : 0](scalars, piece);
+    over_pieces(whole, args, *in<int32_t>(args, 6) != 0, [&](const UpdateArgs& piece, int copy) {
+      update_isa().adamw[rounded()][copy](scalars, piece);
     });
   }
 
@@ -169,19 +221,20 @@ class AdamW final : public Update {
 class Sgd final : public Update {
  public:
   Sgd(const KernelSpec& spec, int threads)
-      : Update(spec, threads),
+      : Update(spec, threads, 2, 6),
         momentum_(static_cast<float>(spec.attrs.get_double("momentum"))),
         weight_decay_(static_cast<float>(spec.attrs.get_double("weight_decay"))) {}
   void run(const KernelArgs& args) override {
     UpdateArgs whole;
-    whole.w = tensor_in(args, 0), whole.g = tensor_in(args, 1), whole.m = tensor_in(args, 2);
+    whole.w = tensor_in(args, 0), whole.g = tensor_in(args, 1), whole.m = slot_in(args, 2);
     whole.new_w = tensor_out(args, 0, 0);
-    if (whole.m != nullptr) whole.new_m = tensor_out(args, 1, 2);
+    if (whole.m != nullptr) whole.new_m = slot_out(args, 1, 2);
     const SgdScalars<float> scalars = {*in<float>(args, 4), momentum_, weight_decay_,
                                        in<float>(args, 3)[0]};
-    const auto& loops = whole.m != nullptr ? update_isa().sgd_momentum : update_isa().sgd;
+    const auto& isa = update_isa();
+    const auto& loops = whole.m != nullptr ? isa.sgd_momentum[rounded()] : isa.sgd;
     over_pieces(whole, args, *in<int32_t>(args, 5) != 0,
-                [&](const UpdateArgs& piece, bool copy) { loops[copy ? 1 : 0](scalars, piece); });
+                [&](const UpdateArgs& piece, int copy) { loops[copy](scalars, piece); });
   }
 
  private:

@@ -5,8 +5,8 @@
 
 #include <cstdint>
 
+#include "weft/backend/cpu/float_table.h"
 #include "weft/backend/update_math.h"
-#include "weft/base/dtype.h"
 
 namespace weft::cpu {
 
@@ -14,22 +14,27 @@ namespace weft::cpu {
 struct UpdateArgs {
   int64_t count = 0;
   const float* w = nullptr;
-  const float* m = nullptr;  // sgd: the momentum buffer
-  const float* v = nullptr;
+  const void* m = nullptr;  // f32, or bf16 in the rounded loops; sgd: the momentum buffer
+  const void* v = nullptr;
   const float* g = nullptr;
   float* new_w = nullptr;
-  float* new_m = nullptr;
-  float* new_v = nullptr;
-  void* copy = nullptr;  // f32 or bf16, see the index
+  void* new_m = nullptr;
+  void* new_v = nullptr;
+  const uint32_t* words = nullptr;  // of the elements, in the rounded loops
+  void* copy = nullptr;             // see the index
 };
 
 struct UpdateIsa {
-  // Index: 0 no copy, 1 bf16 copy.
-  void (*adamw[2])(const AdamwScalars<float>& scalars, const UpdateArgs& args);
-  void (*sgd[2])(const SgdScalars<float>& scalars, const UpdateArgs& args);
-  void (*sgd_momentum[2])(const SgdScalars<float>& scalars, const UpdateArgs& args);
-  /// Sum of squares in double, in a fixed order. Index: bf16.
-  double (*sum_squares[2])(int64_t count, const void* x);
+  using AdamW = void (*)(const AdamwScalars<float>& scalars, const UpdateArgs& args);
+  using Sgd = void (*)(const SgdScalars<float>& scalars, const UpdateArgs& args);
+  // Index: moments are bf16, rounded stochastically; then 0 no copy, else float_index of the copy.
+  AdamW adamw[2][kFloats];
+  Sgd sgd[kFloats];
+  Sgd sgd_momentum[2][kFloats];
+  /// element_word of elements number, number + 1, … under `key`.
+  void (*words)(uint64_t key, int64_t number, int64_t count, uint32_t* to);
+  /// Sum of squares in double, in a fixed order. Index: float_index.
+  double (*sum_squares[kFloats])(int64_t count, const void* x);
 };
 
 const UpdateIsa& update_isa();

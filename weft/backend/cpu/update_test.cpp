@@ -25,7 +25,7 @@ std::vector<double> positive(int64_t count) {
 
 TEST(CpuUpdate, AdamwHasTheBitsOfRef) {
   for (const int64_t count : {1, 7, 1023, 50021}) {
-    for (const char* copy : {"none", "bf16", "f32"}) {
+    for (const char* copy : {"none", "bf16", "f16", "f32"}) {
       for (const int64_t apply : {0, 1}) {
         const Attrs attrs{{"beta1", 0.9},
                           {"beta2", 0.95},
@@ -76,7 +76,7 @@ TEST(CpuUpdate, SgdHasTheBitsOfRef) {
 }
 
 TEST(CpuUpdate, SumOfSquares) {
-  for (const DType c : {DType::f32, DType::bf16}) {
+  for (const DType c : {DType::f32, DType::bf16, DType::f16}) {
     for (const int64_t count : {1, 16, 16385, 200003}) {
       expect_like_ref(
           {OpKind::sum_squares, {}, {random_operand(c, {count})}, {{DType::f64, {1}}}, {}}, 1e-12);

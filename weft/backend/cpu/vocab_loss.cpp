@@ -14,16 +14,16 @@ class RowLse final : public CpuKernel {
   RowLse(const KernelSpec& spec, int threads)
       : columns_(spec.inputs.at(0).shape.back()),
         rows_(num_rows(spec.inputs[0].shape)),
-        bf16_(spec.inputs[0].dtype == DType::bf16),
+        float_(float_index(spec.inputs[0].dtype)),
         threads_(threads) {}
   void run(const KernelArgs& args) override {
     const char* logits = in<char>(args, 0);
     float* lse = out<float>(args, 0);
-    const int64_t row_bytes = columns_ * (bf16_ != 0 ? 2 : 4);
+    const int64_t row_bytes = columns_ * (float_ != 0 ? 2 : 4);
     parallel_range(threads_, rows_, 1, std::max<int64_t>(1, 4096 / (columns_ + 1)),
                    [&](int64_t begin, int64_t end) {
                      for (int64_t t = begin; t < end; ++t) {
-                       lse[t] = static_cast<float>(loss_isa().log_sum_exp[bf16_](
+                       lse[t] = static_cast<float>(loss_isa().log_sum_exp[float_](
                            columns_, logits + t * row_bytes, -1, nullptr));
                      }
                    });
@@ -31,7 +31,7 @@ class RowLse final : public CpuKernel {
 
  private:
   int64_t columns_, rows_;
-  int bf16_;
+  int float_;
   int threads_;
 };
 
@@ -41,14 +41,14 @@ class PickLogits final : public CpuKernel {
   explicit PickLogits(const KernelSpec& spec)
       : columns_(spec.attrs, spec.inputs.at(0).shape.back()),
         rows_(num_rows(spec.inputs[0].shape)),
-        bf16_(spec.inputs[0].dtype == DType::bf16) {}
+        float_(float_index(spec.inputs[0].dtype)) {}
   void run(const KernelArgs& args) override {
     const int32_t* labels = in<int32_t>(args, 1);
     columns_.check(labels, rows_);
-    if (bf16_) {
-      pick(in<BF16>(args, 0), labels, out<float>(args, 0));
-    } else {
-      pick(in<float>(args, 0), labels, out<float>(args, 0));
+    switch (float_) {
+      case 0: return pick(in<float>(args, 0), labels, out<float>(args, 0));
+      case 1: return pick(in<BF16>(args, 0), labels, out<float>(args, 0));
+      default: return pick(in<F16>(args, 0), labels, out<float>(args, 0));
     }
   }
 
@@ -58,17 +58,13 @@ class PickLogits final : public CpuKernel {
     for (int64_t t = 0; t < rows_; ++t) {
       const int64_t column = columns_.of(labels[t]);
       const T* row = logits + t * columns_.count;
-      if constexpr (sizeof(T) == 2) {
-        picked[t] = column < 0 ? 0.0f : to_float(row[column]);
-      } else {
-        picked[t] = column < 0 ? 0.0f : row[column];
-      }
+      picked[t] = column < 0 ? 0.0f : as_float(row[column]);
     }
   }
 
   Columns columns_;
   int64_t rows_;
-  bool bf16_;
+  int float_;
 };
 
 class TokenLoss final : public CpuKernel {

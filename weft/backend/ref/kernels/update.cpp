@@ -1,9 +1,11 @@
 // sum_squares, verdict, adamw and sgd. The updates run in the parameter dtype with the operations
 // of update_math.h, because their bits must not depend on the backend.
 #include <cmath>
+#include <optional>
 
 #include "weft/backend/ref/ref_kernel.h"
 #include "weft/backend/update_math.h"
+#include "weft/ir/element_numbers.h"
 
 namespace weft::ref {
 namespace {
@@ -42,22 +44,81 @@ struct Piece {
   int64_t begin;
 };
 
+/// Slots of the parameter dtype P, or bf16 with stochastic rounding (input `step`).
+template <class P>
+class Slot {
+ public:
+  Slot(const Call& call, const Piece& piece, size_t input, size_t output)
+      : rounded_(call.has(input) && call.type(input).dtype == DType::bf16),
+        wide_(rounded_ ? nullptr : piece.at(call, input, call.data<P>(input))),
+        new_wide_(rounded_ ? nullptr : piece.at(call, input, call.out_data<P>(output))),
+        half_(rounded_ ? piece.at(call, input, call.data<BF16>(input)) : nullptr),
+        new_half_(rounded_ ? piece.at(call, input, call.out_data<BF16>(output)) : nullptr) {}
+
+  bool present() const { return rounded_ || wide_ != nullptr; }
+  P get(int64_t i) const { return rounded_ ? static_cast<P>(to_float(half_[i])) : wide_[i]; }
+  void set(int64_t i, P value, uint32_t random) const {
+    if (rounded_) {
+      new_half_[i] = round_stochastic(static_cast<float>(value), random);
+    } else {
+      new_wide_[i] = value;
+    }
+  }
+  void keep(int64_t i) const {
+    if (rounded_) {
+      new_half_[i] = half_[i];
+    } else {
+      new_wide_[i] = wide_[i];
+    }
+  }
+
+ private:
+  bool rounded_;
+  const P* wide_;
+  P* new_wide_;
+  const BF16* half_;
+  BF16* new_half_;
+};
+
+/// A random word for every element of the piece; zeros without rounding.
+class Words {
+ public:
+  Words(const Call& call, const Piece& piece, size_t step) : begin_(piece.begin) {
+    if (!call.has(step)) return;
+    key_ = dropout_key(static_cast<uint64_t>(call.attrs().get_int("seed")),
+                       static_cast<uint64_t>(*call.data<int64_t>(step)),
+                       static_cast<uint64_t>(call.attrs().get_int("site")));
+    numbers_.emplace(call.attrs().get_string("elements"));
+  }
+  uint32_t operator()(int64_t i) const {
+    uint32_t word = 0;
+    if (!numbers_) return word;
+    numbers_->runs(begin_ + i, 1, [&](int64_t, int64_t number, int64_t) {
+      word = element_word(key_, static_cast<uint64_t>(number));
+    });
+    return word;
+  }
+
+ private:
+  int64_t begin_;
+  uint64_t key_ = 0;
+  std::optional<ElementNumbers> numbers_;
+};
+
 /// The weights in the dtype kernels read, when asked for: always the last output.
 void write_copy(const Call& call, const Out& copy, int64_t i, double w) {
   if (call.attrs().get_string("copy_dtype", "none") != "none") copy.set(i, w);
 }
 
-// Inputs w, m, v, g, hyper, factor, apply; outputs w, m, v, copy?.
+// Inputs w, m, v, g, hyper, factor, apply, step?; outputs w, m, v, copy?.
 template <class P>
 void adamw_of(const Call& call) {
   const Piece piece(call);
   const P* w = piece.at(call, 0, call.data<P>(0));
-  const P* m = piece.at(call, 1, call.data<P>(1));
-  const P* v = piece.at(call, 2, call.data<P>(2));
   const P* g = piece.at(call, 3, call.data<P>(3));
   P* out_w = piece.at(call, 0, call.out_data<P>(0));
-  P* out_m = piece.at(call, 1, call.out_data<P>(1));
-  P* out_v = piece.at(call, 2, call.out_data<P>(2));
+  const Slot<P> m(call, piece, 1, 1), v(call, piece, 2, 2);
+  const Words words(call, piece, 7);
   const Attrs& attrs = call.attrs();
   const AdamwScalars<P> scalars = adamw_scalars(
       call.data<P>(4), *call.data<P>(5), attrs.get_double("beta1"), attrs.get_double("beta2"),
@@ -65,24 +126,31 @@ void adamw_of(const Call& call) {
   const bool apply = *call.data<int32_t>(6) != 0;
   const Out copy = call.out(call.num_outputs() - 1);
   for (int64_t i = 0; i < piece.count; ++i) {
-    P new_w = w[i], new_m = m[i], new_v = v[i];
-    if (apply) adamw_element(scalars, new_w, new_m, new_v, g[i]);
+    P new_w = w[i];
+    if (apply) {
+      P new_m = m.get(i), new_v = v.get(i);
+      adamw_element(scalars, new_w, new_m, new_v, g[i]);
+      const uint32_t word = words(i);
+      m.set(i, new_m, first_random(word));
+      v.set(i, new_v, second_random(word));
+    } else {
+      m.keep(i);
+      v.keep(i);
+    }
     out_w[i] = new_w;
-    out_m[i] = new_m;
-    out_v[i] = new_v;
     write_copy(call, copy, i, new_w);
   }
 }
 
-// Inputs w, g, momentum?, hyper, factor, apply; outputs w, momentum?, copy?.
+// Inputs w, g, momentum?, hyper, factor, apply, step?; outputs w, momentum?, copy?.
 template <class P>
 void sgd_of(const Call& call) {
   const Piece piece(call);
   const P* w = piece.at(call, 0, call.data<P>(0));
   const P* g = piece.at(call, 1, call.data<P>(1));
-  const P* buffer = piece.at(call, 2, call.data<P>(2));
   P* out_w = piece.at(call, 0, call.out_data<P>(0));
-  P* out_buffer = buffer == nullptr ? nullptr : piece.at(call, 2, call.out_data<P>(1));
+  const Slot<P> buffer(call, piece, 2, 1);
+  const Words words(call, piece, 6);
   const SgdScalars<P> scalars = {
       *call.data<P>(4), static_cast<P>(call.attrs().get_double("momentum")),
       static_cast<P>(call.attrs().get_double("weight_decay")), call.data<P>(3)[0]};
@@ -90,10 +158,12 @@ void sgd_of(const Call& call) {
   const Out copy = call.out(call.num_outputs() - 1);
   for (int64_t i = 0; i < piece.count; ++i) {
     P new_w = w[i];
-    if (buffer != nullptr) {
-      P new_buffer = buffer[i];
-      if (apply) sgd_momentum_element(scalars, new_w, new_buffer, g[i]);
-      out_buffer[i] = new_buffer;
+    if (buffer.present() && apply) {
+      P new_buffer = buffer.get(i);
+      sgd_momentum_element(scalars, new_w, new_buffer, g[i]);
+      buffer.set(i, new_buffer, first_random(words(i)));
+    } else if (buffer.present()) {
+      buffer.keep(i);
     } else if (apply) {
       new_w = sgd_element(scalars, new_w, g[i]);
     }
