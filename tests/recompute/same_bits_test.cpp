@@ -15,7 +15,8 @@ namespace {
 /// Three layers: segments of two leave one of its own.
 ModelSpec model_of(const std::string& name, double dropout) {
   ModelConfig config;
-  config.family = name == "gpt2" ? "gpt2" : "llama";
+  const bool experts = name.starts_with("moe");
+  config.family = name == "gpt2" ? "gpt2" : experts ? "moe" : "llama";
   config.hidden_size = 16;
   config.intermediate_size = 18;
   config.num_hidden_layers = 3;
@@ -26,6 +27,13 @@ ModelSpec model_of(const std::string& name, double dropout) {
   config.initializer_range = 0.2;
   config.dropout = dropout;
   if (name == "qwen3") config.qk_norm = true;
+  if (experts) {
+    config.num_experts = 4;
+    config.num_experts_per_tok = 2;
+    config.num_shared_experts = 1;
+    config.router_aux_loss_coef = 0.02;
+    if (name == "moe_capacity") config.capacity_factor = 1.0;
+  }
   return make_model_spec(config, {});
 }
 
@@ -133,6 +141,21 @@ std::vector<Case> cases(const std::vector<int64_t>& accumulations) {
   return list;
 }
 
+/// Routing and drops are made again as well.
+std::vector<Case> expert_cases() {
+  const std::vector<Layout> layouts = {
+      {.accumulation = 2},
+      {.data = 2, .zero = 3, .expert = 2},
+      {.data = 2, .op = 2, .sequence = true, .accumulation = 2, .expert = 2}};
+  std::vector<Case> list;
+  for (const char* model : {"moe", "moe_capacity"}) {
+    for (const char* compute : {"fp32", "bf16"}) {
+      for (const Layout& layout : layouts) list.push_back({model, 0.1, compute, "cpu", layout});
+    }
+  }
+  return list;
+}
+
 class SameBits : public ::testing::TestWithParam<Case> {};
 
 TEST_P(SameBits, RecomputeOnAndOff) { expect_same_run(GetParam(), kRecompute); }
@@ -140,11 +163,17 @@ TEST_P(SameBits, RecomputeOnAndOff) { expect_same_run(GetParam(), kRecompute); }
 INSTANTIATE_TEST_SUITE_P(B25, SameBits, ::testing::ValuesIn(cases({1, 2})),
                          [](const auto& tested) { return case_name(tested.param); });
 
+INSTANTIATE_TEST_SUITE_P(Experts, SameBits, ::testing::ValuesIn(expert_cases()),
+                         [](const auto& tested) { return case_name(tested.param); });
+
 class SameOrder : public ::testing::TestWithParam<Case> {};
 
 TEST_P(SameOrder, VerticalAndHorizontal) { expect_same_run(GetParam(), kVertical); }
 
 INSTANTIATE_TEST_SUITE_P(MicroBatches, SameOrder, ::testing::ValuesIn(cases({2})),
+                         [](const auto& tested) { return case_name(tested.param); });
+
+INSTANTIATE_TEST_SUITE_P(Experts, SameOrder, ::testing::ValuesIn(expert_cases()),
                          [](const auto& tested) { return case_name(tested.param); });
 
 TEST(SameBitsOfRanks, UnequalPiecesOfThreeRanks) {

@@ -87,7 +87,7 @@ std::string tier_model_name(const TierModel& model) {
 LayoutJob tier_job(const TierModel& model, int64_t steps) {
   const bool gpt2 = model.family == "gpt2";
   ModelConfig config;
-  config.family = model.family;
+  config.family = model.family.starts_with("moe") ? "moe" : model.family;
   config.hidden_size = 32;
   config.intermediate_size = 66;
   config.num_hidden_layers = 2;
@@ -98,6 +98,14 @@ LayoutJob tier_job(const TierModel& model, int64_t steps) {
   config.tie_word_embeddings = gpt2;
   config.initializer_range = 0.1;
   if (gpt2) config.dropout = 0.1;
+  if (config.family == "moe") {
+    config.moe_intermediate_size = 48;
+    config.num_experts = 4;
+    config.num_experts_per_tok = 2;
+    config.num_shared_experts = 1;
+    config.router_aux_loss_coef = 0.02;
+    if (model.family == "moe_capacity") config.capacity_factor = 1.0;
+  }
   LayoutJob job;
   job.spec = make_model_spec(config, {});
   job.compute = model.compute;
@@ -108,6 +116,14 @@ LayoutJob tier_job(const TierModel& model, int64_t steps) {
   job.clip = 0.5;
   job.batches = uneven_batches(steps, 12, 32, 257);
   return job;
+}
+
+std::vector<Layout> expert_tier_layouts() {
+  return {{},
+          {.accumulation = 3},
+          {.data = 2, .zero = 1, .accumulation = 2, .expert = 2},
+          {.data = 4, .zero = 3, .expert = 2},
+          {.data = 2, .op = 2, .sequence = true, .zero = 1, .expert = 2}};
 }
 
 std::vector<Layout> tier_layouts() {

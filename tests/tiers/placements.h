@@ -48,7 +48,7 @@ LayoutJob placed(LayoutJob job, const Placement& placement,
                  const std::vector<std::string>& folders);
 
 struct TierModel {
-  std::string family = "llama";  // or "gpt2"
+  std::string family = "llama";  // or "gpt2"; "moe" is dropless, "moe_capacity" drops tokens
   std::string compute = "bf16";
   std::string optimizer = "adamw";
 };
@@ -58,6 +58,8 @@ std::string tier_model_name(const TierModel& model);
 /// momentum in sgd. Activations are large enough to be moved in every layout.
 LayoutJob tier_job(const TierModel& model, int64_t steps);
 
+/// Layouts for the families of experts, with the experts cut over data.
+std::vector<Layout> expert_tier_layouts();
 /// {1; data 2; op 2 with sequence; zero 1, 2, 3; data 2 x op 2}, some with accumulation.
 std::vector<Layout> tier_layouts();
 

@@ -54,6 +54,12 @@ std::vector<Case> cases() {
       next += count;
     }
   }
+  for (const char* family : {"moe", "moe_capacity"}) {
+    for (const Layout& layout : expert_tier_layouts()) {
+      all.push_back({{.family = family}, layout, next, 3});
+      next += 3;
+    }
+  }
   return all;
 }
 
