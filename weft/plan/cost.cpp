@@ -49,16 +49,16 @@ double step_seconds(const PlanStep& step, const MachineSpec& machine) {
 
 std::vector<StepSpan> predict_timeline(const PlanProgram& program, const MachineSpec& machine) {
   std::array<double, kNumLanes> lane_free{};
-  std::vector<StepSpan> spans;
-  spans.reserve(program.steps.size());
-  for (const PlanStep& step : program.steps) {
+  std::vector<StepSpan> spans(program.steps.size());
+  for (size_t i = 0; i < spans.size(); ++i) {
+    const PlanStep& step = program.steps[i];
     double& free = lane_free[static_cast<size_t>(step.lane)];
     double begin = free;
     for (const int32_t wait : step.waits) {
       begin = std::max(begin, spans[static_cast<size_t>(wait)].end);
     }
     free = begin + step_seconds(step, machine);
-    spans.push_back({begin, free});
+    spans[i] = {begin, free};
   }
   return spans;
 }
