@@ -185,8 +185,8 @@ TEST(Pipeline, DumpShowsEveryStage) {
   };
   compile(config, make_model_spec(config.model, {}), Support(), options);
   // Both programs as they are for all ranks, then what this rank gets of each.
-  const std::vector<std::string> expected = {"model",  "model", "expand", "fuse", "step",
-                                             "expand", "fuse",  "step",   "plan"};
+  const std::vector<std::string> expected = {"model",  "model", "expand", "fuse", "probes", "step",
+                                             "expand", "fuse",  "probes", "step", "plan"};
   EXPECT_EQ(stages, expected);
 }
 

@@ -142,7 +142,7 @@ UpdateIsa isa() {
           {{&sgd_momentum<void, float>, &sgd_momentum<BF16, float>, &sgd_momentum<F16, float>},
            {&sgd_momentum<void, BF16>, &sgd_momentum<BF16, BF16>, &sgd_momentum<F16, BF16>}},
           &words,
-          WEFT_PER_FLOAT(sum_squares)};
+          {&sum_squares<float>, &sum_squares<BF16>, &sum_squares<F16>}};
 }
 
 }  // namespace
