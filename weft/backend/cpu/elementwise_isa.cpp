@@ -128,14 +128,16 @@ void dropout_row(int64_t width, const void* x, const void* residual, uint64_t ke
 ElementwiseIsa isa() {
   return {
       WEFT_PER_FLOAT(add),
-      {WEFT_PER_FLOAT(convert, float), WEFT_PER_FLOAT(convert, BF16), WEFT_PER_FLOAT(convert, F16)},
-      {WEFT_PER_FLOAT(activation, Gelu), WEFT_PER_FLOAT(activation, GeluTanh),
-       WEFT_PER_FLOAT(activation, Silu)},
-      {WEFT_PER_FLOAT(activation_grad, Gelu), WEFT_PER_FLOAT(activation_grad, GeluTanh),
-       WEFT_PER_FLOAT(activation_grad, Silu)},
-      {WEFT_PER_FLOAT(glu, Gelu), WEFT_PER_FLOAT(glu, GeluTanh), WEFT_PER_FLOAT(glu, Silu)},
-      {WEFT_PER_FLOAT(glu_grad, Gelu), WEFT_PER_FLOAT(glu_grad, GeluTanh),
-       WEFT_PER_FLOAT(glu_grad, Silu)},
+      {WEFT_PER_FLOAT_WITH(convert, float), WEFT_PER_FLOAT_WITH(convert, BF16),
+       WEFT_PER_FLOAT_WITH(convert, F16)},
+      {WEFT_PER_FLOAT_WITH(activation, Gelu), WEFT_PER_FLOAT_WITH(activation, GeluTanh),
+       WEFT_PER_FLOAT_WITH(activation, Silu)},
+      {WEFT_PER_FLOAT_WITH(activation_grad, Gelu), WEFT_PER_FLOAT_WITH(activation_grad, GeluTanh),
+       WEFT_PER_FLOAT_WITH(activation_grad, Silu)},
+      {WEFT_PER_FLOAT_WITH(glu, Gelu), WEFT_PER_FLOAT_WITH(glu, GeluTanh),
+       WEFT_PER_FLOAT_WITH(glu, Silu)},
+      {WEFT_PER_FLOAT_WITH(glu_grad, Gelu), WEFT_PER_FLOAT_WITH(glu_grad, GeluTanh),
+       WEFT_PER_FLOAT_WITH(glu_grad, Silu)},
       WEFT_PER_FLOAT(dropout_row),
   };
 }

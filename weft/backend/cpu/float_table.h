@@ -20,11 +20,11 @@ inline int float_index(DType dtype) {
 }
 
 /// Table of a function template over the element type, which is its first argument.
-#define WEFT_PER_FLOAT(name, ...)                                                    \
-  {                                                                                  \
-    &name<float __VA_OPT__(, ) __VA_ARGS__>, &name<BF16 __VA_OPT__(, ) __VA_ARGS__>, \
-        &name<F16 __VA_OPT__(, ) __VA_ARGS__>                                        \
-  }
+#define WEFT_PER_FLOAT(name) \
+  { &name<float>, &name<BF16>, &name<F16> }
+/// The same for a template with more arguments.
+#define WEFT_PER_FLOAT_WITH(name, ...) \
+  { &name<float, __VA_ARGS__>, &name<BF16, __VA_ARGS__>, &name<F16, __VA_ARGS__> }
 
 inline float as_float(float value) { return value; }
 inline float as_float(BF16 value) { return to_float(value); }

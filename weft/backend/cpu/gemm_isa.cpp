@@ -105,8 +105,12 @@ void block(int64_t rows, int64_t cols, int64_t depth, const float* a, const floa
 }
 
 GemmIsa isa() {
-  return {HWY_TARGET == HWY_AVX3,          kTileRows, kTileCols, WEFT_PER_FLOAT(pack, kTileRows),
-          WEFT_PER_FLOAT(pack, kTileCols), &block};
+  return {HWY_TARGET == HWY_AVX3,
+          kTileRows,
+          kTileCols,
+          WEFT_PER_FLOAT_WITH(pack, kTileRows),
+          WEFT_PER_FLOAT_WITH(pack, kTileCols),
+          &block};
 }
 
 }  // namespace
