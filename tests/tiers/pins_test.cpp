@@ -197,5 +197,21 @@ TEST(Ahead, NothingLiesReadyWithoutRoomOrWithABusyDisk) {
   EXPECT_FALSE(primes(programs(with("nddn"), 0)));
 }
 
+TEST(Summary, LinksHaveTheBytesOfAStep) {
+  const ColdFolder cold;
+  const Placement placement{.classes = "nddd", .update_on_host = true};
+  const Plan plan = plan_layout(placed(tier_job({}, 1), placement, {cold.path()}), {})[0];
+  const Json traffic = plan_summary_json(plan).at("traffic");
+  const auto bytes = [&](const char* link) {
+    return traffic.at(link).at("bytes_per_step").as_int();
+  };
+  // Masters and moments are read and written once.
+  EXPECT_GT(state_bytes_in(plan, Tier::nvme), 0);
+  EXPECT_EQ(bytes("nvme_read"), state_bytes_in(plan, Tier::nvme));
+  EXPECT_EQ(bytes("nvme_write"), state_bytes_in(plan, Tier::nvme));
+  EXPECT_GT(bytes("d2h"), 0) << "gradients go to the host";
+  EXPECT_GT(bytes("h2d"), 0) << "weights come back";
+}
+
 }  // namespace
 }  // namespace weft::test
