@@ -150,6 +150,31 @@ TEST(Experts, B13_BalanceLossIsTheNumberOfChoicesWhateverTheLayout) {
   }
 }
 
+/// One step of plain SGD at rate 1 shows gradients as they are: Adam and clipping would hide a
+/// factor. Router, experts and the layers below learn the same wherever experts are.
+TEST(Experts, B12_B34_OneStepOfSgdIsTheSameWhereverExpertsAre) {
+  for (Experts experts : {kTop1, kTop2, kTop2Capacity}) {
+    LayoutJob job = job_of(experts, "sgd", true);
+    job.spec.moe.aux_coef = 0;
+    job.lr = 1;
+    job.weight_decay = 0;
+    job.clip = 0;
+    const LayoutResult one = run_layout(job, {}, 1);
+    for (const Layout& layout :
+         {Layout{.data = 2}, Layout{.data = 2, .expert = 2}, Layout{.data = 4, .expert = 2},
+          Layout{.data = 4, .expert = 4}, Layout{.data = 2, .op = 2, .expert = 2}}) {
+      SCOPED_TRACE(layout_name(layout));
+      const LayoutResult got = run_layout(job, layout, 1);
+      expect_no_faults(got);
+      EXPECT_NEAR(got.norms[0], one.norms[0], 1e-12 * one.norms[0]);
+      expect_same_tensors(got.trained, one.trained, 1e-11);
+      for (const auto& [name, tensor] : one.trained) {
+        EXPECT_FALSE(tensor.bytes == one.initial.at(name).bytes) << name << " did not learn";
+      }
+    }
+  }
+}
+
 TEST(Experts, B35_PaddingIsNotRoutedAndNoLayoutWaits) {
   for (const Experts& experts : {kTop2, kTop2Capacity}) {
     LayoutJob job = job_of(experts, "sgd", true);
