@@ -46,8 +46,7 @@ ColdOptions cold_options(const Config& config) {
   return options;
 }
 
-/// Gradients that wait for a late update are no part of the model.
-/// Between two steps alone: no part of what was trained.
+/// Gradients that wait for a late update and pieces that lie ready are no part of the model.
 bool is_pending(const PlanState& state) {
   return state.name.ends_with(kPendingSuffix) || state.name.find(kAheadMark) != std::string::npos;
 }
@@ -166,9 +165,7 @@ class RankRun {
     set_scalars("grad_scale", {1.0 / valid});
     set_scalars("inv_scale", {1.0});
     if (session_->has_input("train", "aux_scale")) {
-      const auto sequences = static_cast<double>(config_.train.global_batch);
-      const auto layers = static_cast<double>(count_sparse_layers(job_.spec));
-      set_scalars("aux_scale", {1.0 / (sequences * layers)});
+      set_scalars("aux_scale", {aux_share(job_.spec, config_.train.global_batch)});
     }
     pending_->feed(update_hyper(config_, index), index + 1);
     if (session_->has_input("train", "step")) {
