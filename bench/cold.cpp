@@ -8,7 +8,6 @@
 
 #include <chrono>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <deque>
 #include <exception>
@@ -19,6 +18,7 @@
 #include <thread>
 
 #include "weft/base/error.h"
+#include "weft/base/mapped_memory.h"
 #include "weft/io/cold/cold_store.h"
 
 namespace weft {
@@ -31,10 +31,6 @@ using Clock = std::chrono::steady_clock;
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
-
-struct FreeDelete {
-  void operator()(char* memory) const { std::free(memory); }
-};
 
 /// One lane: chunks [begin, end) round and round until `seconds` have passed; MB/s.
 double run_lane(ColdStore& store, char* memory, bool write, int64_t begin, int64_t end,
@@ -80,12 +76,11 @@ void run(std::map<std::string, std::string>& flags) {
   if (flags["engine"] == "uring") options.engine = ColdEngine::uring;
   if (flags["engine"] == "threads") options.engine = ColdEngine::threads;
   const auto store = ColdStore::open(options);
-  const std::unique_ptr<char, FreeDelete> memory(
-      static_cast<char*>(std::aligned_alloc(4096, 4 * kChunk)));
-  for (int64_t i = 0; i < 4 * kChunk; i += 8) std::memcpy(memory.get() + i, &i, 8);
-  store->register_memory(memory.get(), 4 * kChunk);
-  char* read_memory = memory.get();
-  char* write_memory = memory.get() + 2 * kChunk;
+  const MappedMemory memory("bench_cold", 4 * kChunk);  // what the arenas are made of
+  auto* read_memory = reinterpret_cast<char*>(memory.data());
+  char* write_memory = read_memory + 2 * kChunk;
+  for (int64_t i = 0; i < 4 * kChunk; i += 8) std::memcpy(read_memory + i, &i, 8);
+  store->register_memory(read_memory, 4 * kChunk);
 
   // The first pass writes every block: blocks that only are reserved are slower.
   const Clock::time_point start = Clock::now();

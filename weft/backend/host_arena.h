@@ -7,9 +7,8 @@
 
 namespace weft {
 
-/// Maps exactly `bytes` (rounded up to pages by the system) of zeroed private memory, 4096-byte
-/// aligned; pages become resident when first written. Throws ResourceError with the number when
-/// the system refuses, BugError for a negative size. The arena unmaps itself on destruction.
+/// MappedMemory of exactly `bytes` >= 0: zeroed, page-aligned, in huge pages where there are any.
+/// Throws ResourceError with the number when the system refuses, BugError for a negative size.
 std::unique_ptr<DeviceArena> allocate_host_arena(int64_t bytes);
 
 }  // namespace weft

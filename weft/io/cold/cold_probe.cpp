@@ -1,7 +1,6 @@
 #include "weft/io/cold/cold_probe.h"
 
 #include <fmt/core.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -11,6 +10,7 @@
 #include <memory>
 
 #include "weft/base/error.h"
+#include "weft/base/mapped_memory.h"
 #include "weft/io/cold/cold_store.h"
 #include "weft/io/file.h"
 
@@ -26,26 +26,18 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-/// Two chunks of memory that transfers use in turns, as a lane does.
+/// Two chunks of memory that transfers use in turns, as a lane does; huge pages as in the arenas.
 class Chunks {
  public:
-  Chunks() {
-    void* memory =
-        ::mmap(nullptr, 2 * kChunk, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (memory == MAP_FAILED) {
-      throw ResourceError("cold tier",
-                          fmt::format("got no {} bytes of memory for the measurement", 2 * kChunk));
-    }
-    data_ = static_cast<char*>(memory);
-    for (int64_t i = 0; i < 2 * kChunk; i += kColdAlign) data_[i] = static_cast<char>(i >> 12);
+  Chunks() : memory_("cold tier", 2 * kChunk) {
+    for (int64_t i = 0; i < 2 * kChunk; i += kColdAlign) *at_byte(i) = static_cast<char>(i >> 12);
   }
-  ~Chunks() { ::munmap(data_, 2 * kChunk); }
-  Chunks(const Chunks&) = delete;
-  Chunks& operator=(const Chunks&) = delete;
-  char* at(int64_t i) { return data_ + i % 2 * kChunk; }
+  char* at(int64_t i) { return at_byte(i % 2 * kChunk); }
 
  private:
-  char* data_ = nullptr;
+  char* at_byte(int64_t i) { return reinterpret_cast<char*>(memory_.data()) + i; }
+
+  MappedMemory memory_;
 };
 
 /// Chunks [begin, end) round and round, two in flight, for `seconds`; bytes per second.
