@@ -1,10 +1,10 @@
 // Blocking and threads of the packed matmul (after Goto and van de Geijn, "Anatomy of
 // high-performance matrix multiplication", and BLIS).
 //
-// For every slab of columns and, when k is huge, of k: the team packs B once; then each worker owns
-// a rectangle of C, packs its rows of A block by block and runs through k innermost, so that a
-// 16-bit result needs f32 partial sums of one block only. C rectangles are disjoint and the order
-// of the sums is fixed, so results do not depend on the team size.
+// For every slab of columns and, when k is huge, of k: the team packs B once; then workers take
+// rectangles of C one by one, pack its rows of A and run through k innermost, so that a 16-bit
+// result needs f32 partial sums of one rectangle only. C rectangles are disjoint and the order of
+// the sums is fixed, so results do not depend on the team size nor on who takes which.
 #include "weft/backend/cpu/gemm_packed.h"
 
 #include <algorithm>
@@ -18,8 +18,12 @@
 namespace weft::cpu {
 namespace {
 
-constexpr int64_t kDepth = 256;           // k values per block: panels of A and B stay in L1
-constexpr int64_t kRowBlock = 144;        // rows of A per block: stays in L2
+constexpr int64_t kDepth = 256;      // k values per block: panels of A and B stay in L1
+constexpr int64_t kRowBlock = 144;   // most rows of A per task: stays in L2
+constexpr int64_t kLeastTiles = 4;   // row tiles per task: less and B is read too often
+constexpr int64_t kLeastCols = 512;  // columns per task: less and packing A costs too much
+/// A worker that loses its core to a copy or a host update holds the others up by one task.
+constexpr int64_t kTasksPerWorker = 4;
 constexpr int64_t kSlabFloats = 2 << 20;  // packed B: stays in L3
 constexpr int64_t kSlabDepth = 4096;      // k values of packed B at a time
 constexpr int64_t kAmxRows = 32;          // least rows for which AMX beats oneDNN
@@ -55,18 +59,16 @@ class PackedGemm final : public Gemm {
     slab_cols_ = round_up(ceil_div(spec.n, num_slabs), isa_.tile_cols);
     block_sums_ = narrow_ && num_slabs_k_ == 1 && slab_depth_ > depth_;
     full_sums_ = narrow_ && num_slabs_k_ > 1;
-    row_block_ = round_up(kRowBlock, isa_.tile_rows);
     choose_grid();
     const int64_t line = 16;  // floats per cache line
-    a_floats_ = round_up(std::min(row_block_, rows_per_worker_) * depth_, line);
-    sums_floats_ =
-        block_sums_ ? round_up(std::min(row_block_, rows_per_worker_) * cols_per_worker_, line) : 0;
+    a_floats_ = round_up(task_rows_ * depth_, line);
+    sums_floats_ = block_sums_ ? round_up(task_rows_ * task_cols_, line) : 0;
     b_floats_ = round_up(slab_cols_ * slab_depth_, line);
     full_floats_ = full_sums_ ? round_up(spec.m * slab_cols_, line) : 0;
   }
 
   int64_t workspace_bytes() const override {
-    const int64_t workers = grid_rows_ * grid_cols_;
+    const int64_t workers = std::min(threads_, grid_rows_ * grid_cols_);
     return 4 * (b_floats_ + full_floats_ + workers * (a_floats_ + sums_floats_));
   }
 
@@ -83,7 +85,8 @@ class PackedGemm final : public Gemm {
       const int64_t panels = ceil_div(cols, isa_.tile_cols);
       for (int64_t k = 0; k == 0 || k < spec_.k; k += slab_depth_) {
         const int64_t depth = std::min(slab_depth_, spec_.k - k);
-        parallel_tasks(panels * depth > 4096 ? threads_ : 1, panels, [&](int64_t panel) {
+        const int64_t packers = panels * depth > 4096 ? threads_ : 1;
+        parallel_dynamic(packers, panels, [&](int64_t panel, int64_t) {
           const int64_t lane = panel * isa_.tile_cols;
           isa_.pack_b[b_float_](
               static_cast<const char*>(b) + ((col + lane) * b_lane + k * b_k) * b_size, b_lane, b_k,
@@ -99,8 +102,8 @@ class PackedGemm final : public Gemm {
                         .cols = cols,
                         .k = k,
                         .depth = depth};
-        parallel_tasks(threads_, grid_rows_ * grid_cols_, [&](int64_t worker) {
-          run_worker(slab, worker, workers + worker * (a_floats_ + sums_floats_));
+        parallel_dynamic(team_, grid_rows_ * grid_cols_, [&](int64_t task, int64_t worker) {
+          run_task(slab, task, workers + worker * (a_floats_ + sums_floats_));
         });
       }
     }
@@ -117,33 +120,34 @@ class PackedGemm final : public Gemm {
     int64_t col, cols, k, depth;
   };
 
-  /// Splits the workers into a grid over rows and columns of a slab with the least largest piece;
-  /// ties go to more rows, because columns make every worker pack the same rows of A.
+  /// Cuts a slab into tasks of whole tiles: by rows as far as that goes, because every task packs
+  /// its rows of A, then by columns.
   void choose_grid() {
     const int64_t row_tiles = ceil_div(spec_.m, isa_.tile_rows);
     const int64_t col_tiles = ceil_div(slab_cols_, isa_.tile_cols);
     const double work =
         static_cast<double>(spec_.m) * static_cast<double>(spec_.n) * static_cast<double>(spec_.k);
-    const int64_t useful = std::clamp<int64_t>(static_cast<int64_t>(work / 1e5), 1, threads_);
-    int64_t least = INT64_MAX;
-    for (int64_t cols = 1; cols <= useful; ++cols) {
-      const int64_t rows = useful / cols;
-      const int64_t piece = ceil_div(row_tiles, rows) * (ceil_div(col_tiles, cols) + 1);
-      if (piece < least) {
-        least = piece;
-        grid_rows_ = std::min(rows, row_tiles);
-        grid_cols_ = std::min(cols, col_tiles);
-      }
-    }
-    rows_per_worker_ = ceil_div(row_tiles, grid_rows_) * isa_.tile_rows;
-    cols_per_worker_ = ceil_div(col_tiles, grid_cols_) * isa_.tile_cols;
+    team_ = std::clamp<int64_t>(static_cast<int64_t>(work / 1e5), 1, threads_);
+    const int64_t wanted = team_ == 1 ? 1 : team_ * kTasksPerWorker;
+    const int64_t cut = std::clamp<int64_t>(ceil_div(row_tiles, kLeastTiles), 1, wanted);
+    const int64_t most_tiles = std::max<int64_t>(1, kRowBlock / isa_.tile_rows);
+    const int64_t tiles = std::min(most_tiles, ceil_div(row_tiles, cut));
+    grid_rows_ = ceil_div(row_tiles, tiles);
+    // Idle workers are worse than narrow tasks.
+    const int64_t pieces =
+        std::max(ceil_div(team_, grid_rows_),
+                 std::min(ceil_div(wanted, grid_rows_), slab_cols_ / kLeastCols));
+    const int64_t wide = ceil_div(col_tiles, std::clamp<int64_t>(pieces, 1, col_tiles));
+    grid_cols_ = ceil_div(col_tiles, wide);
+    task_rows_ = tiles * isa_.tile_rows;
+    task_cols_ = wide * isa_.tile_cols;
   }
 
-  void run_worker(const Slab& slab, int64_t worker, float* scratch) const {
-    const int64_t row_begin = worker / grid_cols_ * rows_per_worker_;
-    const int64_t row_end = std::min(spec_.m, row_begin + rows_per_worker_);
-    const int64_t col_begin = worker % grid_cols_ * cols_per_worker_;
-    const int64_t cols = std::min(slab.cols - col_begin, cols_per_worker_);
+  void run_task(const Slab& slab, int64_t task, float* scratch) const {
+    const int64_t row = task / grid_cols_ * task_rows_;
+    const int64_t rows = std::min(task_rows_, spec_.m - row);
+    const int64_t col = task % grid_cols_ * task_cols_;
+    const int64_t cols = std::min(slab.cols - col, task_cols_);
     if (cols <= 0) return;
     float* packed_a = scratch;
     float* block_sums = scratch + a_floats_;
@@ -151,39 +155,36 @@ class PackedGemm final : public Gemm {
     const auto c_size = static_cast<int64_t>(dtype_size(spec_.c));
     const int64_t a_lane = spec_.trans_a ? 1 : spec_.lda;
     const int64_t a_k = spec_.trans_a ? spec_.lda : 1;
-    for (int64_t row = row_begin; row < row_end; row += row_block_) {
-      const int64_t rows = std::min(row_block_, row_end - row);
-      const int64_t at = row * spec_.ldc + slab.col + col_begin;
-      char* c = static_cast<char*>(slab.c) + at * c_size;
-      const char* addend =
-          slab.addend == nullptr ? nullptr : static_cast<const char*>(slab.addend) + at * c_size;
-      for (int64_t k = 0; k == 0 || k < slab.depth; k += depth_) {
-        const int64_t depth = std::min(depth_, slab.depth - k);
-        isa_.pack_a[a_float_](
-            static_cast<const char*>(slab.a) + (row * a_lane + (slab.k + k) * a_k) * a_size, a_lane,
-            a_k, rows, depth, packed_a);
-        GemmStore store;
-        store.first = slab.k + k == 0;
-        store.last = slab.k + k + depth >= spec_.k;
-        store.c = c;
-        store.ldc = spec_.ldc;
-        store.dtype = float_index(spec_.c);
-        if (!narrow_) {  // C itself holds the partial sums
-          store.sums = reinterpret_cast<float*>(c);
-          store.sums_stride = spec_.ldc;
-        } else if (full_sums_) {
-          store.sums = slab.full + row * slab_cols_ + col_begin;
-          store.sums_stride = slab_cols_;
-        } else if (block_sums_) {
-          store.sums = block_sums;
-          store.sums_stride = cols_per_worker_;
-        }
-        // f32 adds the addend first, so that C may be the addend; 16 bits need it last.
-        if (narrow_ ? store.last : store.first) store.addend = addend;
-        if (store.last && slab.bias != nullptr) store.bias = slab.bias + slab.col + col_begin;
-        isa_.block(rows, cols, depth, packed_a,
-                   slab.b + col_begin * slab.depth + k * isa_.tile_cols, slab.depth, store);
+    const int64_t at = row * spec_.ldc + slab.col + col;
+    char* c = static_cast<char*>(slab.c) + at * c_size;
+    const char* addend =
+        slab.addend == nullptr ? nullptr : static_cast<const char*>(slab.addend) + at * c_size;
+    for (int64_t k = 0; k == 0 || k < slab.depth; k += depth_) {
+      const int64_t depth = std::min(depth_, slab.depth - k);
+      isa_.pack_a[a_float_](
+          static_cast<const char*>(slab.a) + (row * a_lane + (slab.k + k) * a_k) * a_size, a_lane,
+          a_k, rows, depth, packed_a);
+      GemmStore store;
+      store.first = slab.k + k == 0;
+      store.last = slab.k + k + depth >= spec_.k;
+      store.c = c;
+      store.ldc = spec_.ldc;
+      store.dtype = float_index(spec_.c);
+      if (!narrow_) {  // C itself holds the partial sums
+        store.sums = reinterpret_cast<float*>(c);
+        store.sums_stride = spec_.ldc;
+      } else if (full_sums_) {
+        store.sums = slab.full + row * slab_cols_ + col;
+        store.sums_stride = slab_cols_;
+      } else if (block_sums_) {
+        store.sums = block_sums;
+        store.sums_stride = task_cols_;
       }
+      // f32 adds the addend first, so that C may be the addend; 16 bits need it last.
+      if (narrow_ ? store.last : store.first) store.addend = addend;
+      if (store.last && slab.bias != nullptr) store.bias = slab.bias + slab.col + col;
+      isa_.block(rows, cols, depth, packed_a, slab.b + col * slab.depth + k * isa_.tile_cols,
+                 slab.depth, store);
     }
   }
 
@@ -194,8 +195,8 @@ class PackedGemm final : public Gemm {
   bool narrow_ = false;  // C has 16 bits: sums need memory of their own
   bool block_sums_ = false;
   bool full_sums_ = false;
-  int64_t num_slabs_k_ = 1, slab_depth_ = 0, slab_cols_ = 0, depth_ = 0, row_block_ = 0;
-  int64_t grid_rows_ = 1, grid_cols_ = 1, rows_per_worker_ = 0, cols_per_worker_ = 0;
+  int64_t num_slabs_k_ = 1, slab_depth_ = 0, slab_cols_ = 0, depth_ = 0;
+  int64_t team_ = 1, grid_rows_ = 1, grid_cols_ = 1, task_rows_ = 0, task_cols_ = 0;
   int64_t a_floats_ = 0, b_floats_ = 0, sums_floats_ = 0, full_floats_ = 0;
 };
 
