@@ -37,7 +37,8 @@ torch.manual_seed(0)
 import deepspeed  # noqa: E402
 from torch_gpt2 import Gpt2  # noqa: E402
 
-nvme = {"device": "nvme", "nvme_path": args.folder, "pin_memory": False, "buffer_count": 5}
+# Four states each for the sub-group that is updated, the one being read and the one being written.
+nvme = {"device": "nvme", "nvme_path": args.folder, "pin_memory": False, "buffer_count": 16}
 zero = {"stage": 3, "offload_optimizer": {**nvme, "pipeline_read": True, "pipeline_write": True},
         "sub_group_size": 1 << 24, "stage3_max_live_parameters": 1 << 30}
 if args.weights:

@@ -398,13 +398,17 @@ class Compiler {
   /// Moves states, gradients and activations off the device until the plan fits or nothing is left.
   Plan settle(const TierBudgets& budgets, const PlanOptions& for_plan) {
     TierPolicy policy(config_, programs_.front().graph, budgets);
-    const auto attempt = [&] {
+    PlanOptions options = for_plan;
+    const auto attempt = [&](bool draft) {
       TierChoice choice = policy.choice();
       choice.vertical = pipeline_.vertical();
-      return build(choice, for_plan);
+      options.draft = draft;
+      return build(choice, options);
     };
-    Plan plan = attempt();
-    while (policy.move_more(plan)) plan = attempt();
+    Plan plan = attempt(true);
+    while (policy.move_more(plan)) plan = attempt(true);
+    // What is short of a plan that is given up is said to the byte.
+    if (!plan.fits) plan = attempt(false);
     plan.notes = policy.reasons();
     return plan;
   }

@@ -183,8 +183,8 @@ int64_t live_peak(std::span<const ArenaItem> items, int32_t* step) {
   return peak;
 }
 
-int64_t place_items(std::span<ArenaItem> items) {
-  constexpr int kMaxPromotions = 50;
+int64_t place_items(std::span<ArenaItem> items, Effort effort) {
+  const int most_promotions = effort == Effort::full ? 50 : 0;
   constexpr int64_t kWorkLimit = 150'000'000;  // block visits, about half a second
 
   std::vector<int32_t> ids;
@@ -224,7 +224,7 @@ int64_t place_items(std::span<ArenaItem> items) {
   std::vector<int32_t> order = best_order;
   std::vector<int64_t> offsets = best_offsets;
   int64_t peak = best;
-  for (int i = 0; i < kMaxPromotions && best > good_enough && placer.visited() < kWorkLimit; ++i) {
+  for (int i = 0; i < most_promotions && best > good_enough && placer.visited() < kWorkLimit; ++i) {
     promote_top(rounded, offsets, peak, order);
     peak = placer.place(order, INT64_MAX, best_uses_best_fit);
     offsets = placer.offsets();

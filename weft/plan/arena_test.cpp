@@ -85,7 +85,9 @@ TEST(Arena, RandomBlocksStayApart) {
       items.push_back({static_cast<int64_t>(random() % 5000), first, first + span, 0});
     }
     const int64_t bound = live_peak(items);
+    const int64_t draft = place_items(items, Effort::draft);
     const int64_t peak = place_items(items);
+    EXPECT_LE(peak, draft);
     expect_apart(items, peak);
     EXPECT_LE(static_cast<double>(peak), 1.15 * static_cast<double>(bound)) << "round " << round;
   }

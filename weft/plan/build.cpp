@@ -141,7 +141,8 @@ class ProgramBuilder {
   }
 
   /// Places the transient buffers of every tier above its states.
-  void place(TierBytes base, TierBytes alignment) {
+  void place(TierBytes base, TierBytes alignment, const PlanOptions& options) {
+    const TierBytes budgets = {options.device_budget, options.host_budget, options.nvme_budget};
     for (int t = 0; t < kNumTiers; ++t) {
       const auto tier = static_cast<Tier>(t);
       std::vector<ArenaItem> items;
@@ -158,8 +159,10 @@ class ProgramBuilder {
       }
       if (items.empty()) continue;
       if (tier == Tier::device) program_.live_peak_bytes = live_peak(exact);
-      place_items(items);
       const int64_t first = round_up(of(base, tier), of(alignment, tier));
+      const int64_t budget = budgets[static_cast<size_t>(t)];
+      const bool hopeless = budget > 0 && first + live_peak(items) > budget;
+      place_items(items, options.draft && hopeless ? Effort::draft : Effort::full);
       for (size_t i = 0; i < items.size(); ++i) {
         plan_.buffers[ids[i]].offset = first + items[i].offset;
       }
@@ -282,13 +285,13 @@ Plan build_plan(std::span<const ProgramInput> programs, const KernelSupport& sup
   for (size_t i = 0; i < programs.size(); ++i) {
     ProgramBuilder builder(programs[i], static_cast<int32_t>(i), state_buffers, cache,
                            options.machine, plan);
-    builder.place(state_bytes, alignment);
+    builder.place(state_bytes, alignment, options);
     plan.programs.push_back(builder.take());
   }
   count_traffic(plan);
   predict_time(options, plan);
   fill_tiers(options, plan);
-  verify_plan(plan);
+  if (!options.draft || plan.fits) verify_plan(plan);
   return plan;
 }
 

@@ -33,6 +33,9 @@ struct PlanOptions {
   int64_t device_budget = 0;
   int64_t host_budget = 0;
   int64_t nvme_budget = 0;
+  /// One of many plans on the way to one that fits. Where what is live at once exceeds a budget,
+  /// blocks are not placed as tightly as possible, and a draft that does not fit is not verified.
+  bool draft = false;
   ModelSummary model;
   MachineSpec machine;
   int64_t tokens_per_step = 0;  // of this rank in program "train"; 0 = MFU from the plan's FLOPs

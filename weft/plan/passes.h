@@ -44,9 +44,11 @@ struct ArenaItem {
 
 /// Largest sum of bytes in use at one step; `step`, when given, receives the first such step.
 int64_t live_peak(std::span<const ArenaItem> items, int32_t* step = nullptr);
+/// draft: the best of a few orders. full: that one improved as long as it pays.
+enum class Effort : uint8_t { draft, full };
 /// Sets the offsets (multiples of kBufferAlignment) so that blocks in use together never overlap;
 /// returns the bytes spanned. Tries several orders and keeps the best; deterministic.
-int64_t place_items(std::span<ArenaItem> items);
+int64_t place_items(std::span<ArenaItem> items, Effort effort = Effort::full);
 
 // lanes.cpp
 

@@ -62,6 +62,9 @@ std::unique_ptr<Job> plan_on_ranks(Config config, const CompileOptions& options,
   std::unique_ptr<Job> owner;
   config.device.threads = agree_threads(config.device, ranks);
   config.memory.host = agree_host_budget(config, ranks);
+  // Before anything starts a thread or touches memory.
+  const std::vector<int> own = agree_cores(static_cast<int>(config.device.threads), ranks);
+  auto cores = std::make_unique<CoreBinding>(own);
   on_all_ranks(ranks, Blame::rank, [&] {
     owner = std::make_unique<Job>(plan_job(std::move(config), options));
     Job& job = *owner;
@@ -70,6 +73,7 @@ std::unique_ptr<Job> plan_on_ranks(Config config, const CompileOptions& options,
     job.tokenizer =
         limit_vocabulary(std::move(job.tokenizer), static_cast<int32_t>(job.spec.vocab_size));
   });
+  owner->cores = std::move(cores);
   on_all_ranks(ranks, Blame::job, [&] { require_fits(owner->plan); });
   require_memory(owner->plan, ranks);
   return owner;

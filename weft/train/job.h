@@ -15,10 +15,12 @@
 #include "weft/io/file.h"
 #include "weft/runtime/session.h"
 #include "weft/train/cold_setup.h"
+#include "weft/train/cores.h"
 
 namespace weft {
 
 struct Job {
+  std::unique_ptr<CoreBinding> cores;  // null for plans; of the thread that opened the job
   Config config;
   std::unique_ptr<Tokenizer> tokenizer;  // null only for plans without a readable tokenizer
   int64_t text_ids = 0;                  // ids of the model that the tokenizer has text for

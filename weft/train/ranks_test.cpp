@@ -5,6 +5,7 @@
 #include <atomic>
 
 #include "weft/base/error.h"
+#include "weft/train/cores.h"
 #include "weft/train/feed.h"
 #include "weft/train/shares.h"
 

@@ -1,17 +1,17 @@
 #include "weft/train/shares.h"
 
 #include <fmt/core.h>
-#include <sched.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <climits>
 #include <map>
 
 #include "weft/base/check.h"
+#include "weft/base/host_name.h"
 #include "weft/base/json.h"
 #include "weft/base/log.h"
 #include "weft/train/agree.h"
+#include "weft/train/cores.h"
 #include "weft/train/host_room.h"
 
 namespace weft {
@@ -19,12 +19,6 @@ namespace {
 
 /// Of the free memory of a machine, what memory.host = auto may use together with the devices.
 constexpr double kHostShare = 0.9;
-
-std::string host_name() {
-  char name[HOST_NAME_MAX + 1] = {};
-  gethostname(name, sizeof(name) - 1);
-  return name;
-}
 
 /// Share of the least lucky rank: cores that several ranks of a host may use count in part.
 int smallest_share(const std::vector<Json>& ranks) {
@@ -95,21 +89,6 @@ void check_hosts(const std::vector<Json>& ranks, const std::string& table) {
 }
 
 }  // namespace
-
-std::vector<int> usable_cores() {
-  std::vector<int> cores;
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  if (sched_getaffinity(0, sizeof(set), &set) == 0) {
-    for (int core = 0; core < CPU_SETSIZE; ++core) {
-      if (CPU_ISSET(core, &set)) cores.push_back(core);
-    }
-  }
-  // Not known: all of them.
-  const long online = cores.empty() ? std::max(1L, sysconf(_SC_NPROCESSORS_ONLN)) : 0;
-  for (int core = 0; core < online; ++core) cores.push_back(core);
-  return cores;
-}
 
 int agree_threads(const DeviceConfig& device, Communicator& ranks) {
   if (device.threads > 0) return static_cast<int>(device.threads);

@@ -3,16 +3,12 @@
 
 #include <cstdint>
 #include <optional>
-#include <vector>
 
 #include "weft/comm/launch.h"
 #include "weft/config/config.h"
 #include "weft/plan/plan.h"
 
 namespace weft {
-
-/// Cores that this process may use.
-std::vector<int> usable_cores();
 
 /// Worker threads per rank: device.threads, or the usable cores divided among the ranks of a
 /// machine that share them, the smallest such share of all ranks. Called by all ranks.

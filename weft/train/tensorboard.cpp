@@ -10,6 +10,7 @@
 #include <chrono>
 #include <cstring>
 
+#include "weft/base/host_name.h"
 #include "weft/train/crc32c.h"
 
 namespace weft {
@@ -69,12 +70,6 @@ std::string masked_crc(std::string_view data) {
 
 double unix_seconds() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-}
-
-std::string host_name() {
-  char name[256] = {};
-  if (::gethostname(name, sizeof name - 1) != 0 || name[0] == '\0') return "localhost";
-  return name;
 }
 
 /// Readers take the files of a folder in the order of their names: a new one must come last, also

@@ -17,6 +17,7 @@
 #include <utility>
 
 #include "weft/base/error.h"
+#include "weft/base/host_name.h"
 #include "weft/io/file.h"
 
 namespace weft {
@@ -75,12 +76,6 @@ class Handle {
  private:
   int handle_;
 };
-
-std::string host_name() {
-  char name[256] = {};
-  if (::gethostname(name, sizeof name - 1) != 0) return "?";
-  return name;
-}
 
 std::string time_now() {
   const std::time_t now = std::time(nullptr);
