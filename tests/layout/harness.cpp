@@ -51,17 +51,6 @@ bool is_pending(const PlanState& state) {
   return state.name.ends_with(kPendingSuffix) || state.name.find(kAheadMark) != std::string::npos;
 }
 
-/// Bytes that a run of the program moves over a lane.
-int64_t lane_bytes(const PlanProgram& program, Lane lane) {
-  int64_t bytes = 0;
-  for (const PlanStep& step : program.steps) {
-    if (step.lane != lane) continue;
-    const bool stores = !op_def(step.op).aliases.empty();
-    bytes += stores ? step.input_types[0].bytes() : step.output_types[0].bytes();
-  }
-  return bytes;
-}
-
 /// What one rank saw.
 struct RankResult {
   std::vector<double> losses;

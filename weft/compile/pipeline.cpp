@@ -27,32 +27,16 @@
 #include <map>
 
 #include "weft/base/check.h"
-#include "weft/compile/default_shards.h"
 #include "weft/compile/late_update.h"
+#include "weft/compile/lowering.h"
 #include "weft/compile/offload.h"
 #include "weft/compile/offload_update.h"
-#include "weft/compile/passes.h"
-#include "weft/compile/recompute.h"
 #include "weft/compile/step_graph.h"
 #include "weft/compile/tier_policy.h"
-#include "weft/compile/vertical.h"
 #include "weft/plan/build.h"
-#include "weft/shard/localize.h"
 
 namespace weft {
 namespace {
-
-/// A program on its way: the logical graph, how it is cut, and what one rank gets of it.
-struct Program {
-  std::string name;
-  Graph logical;
-  Sharding sharding;  // with more than one rank
-  Graph graph;
-};
-
-/// Bytes of a call that several gradients share: large enough to fill a link, small enough to
-/// start while most of the backward pass is still to come.
-constexpr int64_t kBucketBytes = int64_t{32} << 20;
 
 /// How often the split between host and disk is made again.
 constexpr int kHostTries = 6;
@@ -60,128 +44,6 @@ constexpr int kHostTries = 6;
 /// Bytes of a tensor of an update piece where the usual ones do not fit into host memory.
 constexpr int64_t kLargestSmallPiece = int64_t{4} << 20;
 constexpr int64_t kLeastPiece = int64_t{64} << 10;
-
-/// About the matrices of half a layer.
-constexpr int32_t kGathersAhead = 4;
-
-class Pipeline {
- public:
-  Pipeline(const Config& config, const ModelSpec& spec, const KernelSupport& support,
-           const CompileOptions& options)
-      : support_(support), options_(options), mesh_(make_mesh(config.parallel)), router_(mesh_) {
-    vertical_ = config.train.microbatch_order == "vertical";
-    shard_.sequence = config.parallel.sequence;
-    shard_.zero = static_cast<int>(config.parallel.zero);
-    if (mesh_.world() == 1) return;
-    shard_.entries = shard_entries(config, spec, mesh_);
-    if (!config.parallel.shard.empty() && config.parallel.op > 1 &&
-        config.parallel.op <= spec.num_kv_heads) {
-      defaults_ = default_entries(spec);
-    }
-  }
-
-  const Mesh& mesh() const { return mesh_; }
-
-  /// What all ranks share: once per program.
-  void shard(Program& program) {
-    check(program.name, "model", program.logical);
-    if (mesh_.world() == 1) return;
-    const double usual = defaults_.empty() ? 0.0 : bytes_of_defaults(program.logical);
-    expand_cut(program.logical, shard_.entries, mesh_);
-    remove_dead_nodes(program.logical);
-    check(program.name, "cut", program.logical);
-    program.sharding = propagate(program.logical, router_, shard_);
-    verify_sharding(program.logical, program.sharding, router_);
-    if (!defaults_.empty()) compare(program, usual);
-    if (options_.dump) {
-      options_.dump("shard", "program " + program.name + "\n" +
-                                 print_sharding(program.logical, program.sharding, router_));
-    }
-  }
-
-  /// A selective choice, from whole shapes: all ranks recompute alike.
-  RecomputeChoice choose(const Program& program, const MachineSpec& machine) const {
-    Graph graph = program.logical;
-    expand_unsupported(graph, support_);
-    fuse_add(graph);
-    remove_dead_nodes(graph);
-    return choose_selective(graph, machine);
-  }
-
-  /// The passes of one rank, in order.
-  void lower(Program& program, int64_t rank, const RecomputeChoice& choice) {
-    if (mesh_.world() == 1) {
-      program.graph = program.logical;
-    } else {
-      program.graph = localize(program.logical, program.sharding, router_, rank);
-      check(program.name, "local", program.graph);
-    }
-    number_moments(program.graph);
-    expand_unsupported(program.graph, support_);
-    check(program.name, "expand", program.graph);
-    fuse_add(program.graph);
-    check(program.name, "fuse", program.graph);
-    remove_dead_nodes(program.graph);
-    if (vertical_) {
-      order_vertically(program.graph);
-      check(program.name, "vertical", program.graph);
-    }
-    if (!choice.empty()) {
-      recompute(program.graph, choice);
-      remove_dead_nodes(program.graph);
-      check(program.name, "recompute", program.graph);
-    }
-    start_collectives(program.graph);
-    if (program.name == "train") add_overflow_probes(program.graph);
-    check(program.name, "probes", program.graph);
-    bucket_collectives(program.graph, kBucketBytes);
-    prefetch_weights(program.graph, kGathersAhead);
-    check(program.name, "step", program.graph);
-  }
-
-  void set_vertical(bool vertical) { vertical_ = vertical; }
-  bool vertical() const { return vertical_; }
-
-  /// What the user should know about the given strategies.
-  const std::vector<std::string>& advice() const { return advice_; }
-
-  void check(const std::string& name, std::string_view stage, const Graph& graph) const {
-    verify_graph(graph);
-    if (options_.dump) options_.dump(stage, "program " + name + "\n" + print_graph(graph));
-  }
-
- private:
-  /// Bytes over op with the family's own strategies.
-  double bytes_of_defaults(Graph graph) {
-    ShardOptions options = shard_;
-    options.entries = defaults_;
-    expand_cut(graph, options.entries, mesh_);
-    remove_dead_nodes(graph);
-    const Sharding sharding = propagate(graph, router_, options);
-    return moved_bytes(graph, sharding, router_, mesh_.find("op"));
-  }
-
-  /// Says when the given strategies move more than the usual ones, as the pair "cut the first
-  /// matmul by rows, the second by columns" does.
-  void compare(const Program& program, double usual) {
-    const double given = moved_bytes(program.logical, program.sharding, router_, mesh_.find("op"));
-    if (given <= usual * 1.01) return;
-    advice_.push_back(fmt::format(
-        "[parallel.shard] moves {:.0f} bytes per rank and {} over op, the usual strategies {:.0f}: "
-        "cut the first matmul of a pair by its output (weight = [\"\", \"op\"]) and the second by "
-        "its input (weight = [\"op\", \"\"])",
-        given, program.name == "train" ? "step" : program.name, usual));
-  }
-
-  const KernelSupport& support_;
-  const CompileOptions& options_;
-  Mesh mesh_;
-  Router router_;
-  bool vertical_ = false;
-  ShardOptions shard_;
-  std::vector<ShardEntry> defaults_;  // only when the user gave others
-  std::vector<std::string> advice_;
-};
 
 std::vector<Program> build_programs(const Config& config, const ModelSpec& spec,
                                     const CompileOptions& options) {
@@ -256,22 +118,22 @@ class Compiler {
         spec_(spec),
         support_(support),
         options_(options),
-        pipeline_(config, spec, support, options) {
+        lowering_(config, spec, support, options) {
     check_lengths(config, spec);
     check_experts(config, spec);
     programs_ = build_programs(config, spec, options);
-    for (Program& program : programs_) pipeline_.shard(program);
+    for (Program& program : programs_) lowering_.shard(program);
     settle_recompute();
     settle_order();
   }
 
-  const Mesh& mesh() const { return pipeline_.mesh(); }
+  const Mesh& mesh() const { return lowering_.mesh(); }
 
   Plan plan(int rank) {
     lower(rank);
     Plan plan = settle_tiers(rank);
     plan.notes.insert(plan.notes.end(), notes_.begin(), notes_.end());
-    plan.advice.insert(plan.advice.end(), pipeline_.advice().begin(), pipeline_.advice().end());
+    plan.advice.insert(plan.advice.end(), lowering_.advice().begin(), lowering_.advice().end());
     if (options_.dump) options_.dump("plan", plan_text(plan));
     return plan;
   }
@@ -311,12 +173,12 @@ class Compiler {
  private:
   void lower(int rank) {
     for (Program& program : programs_) {
-      pipeline_.lower(program, rank, program.name == "train" ? recompute_ : RecomputeChoice());
+      lowering_.lower(program, rank, program.name == "train" ? recompute_ : RecomputeChoice());
     }
   }
 
   PlanOptions options_for(int rank, const TierBudgets& budgets) const {
-    PlanOptions options = plan_options(config_, spec_, pipeline_.mesh(), rank);
+    PlanOptions options = plan_options(config_, spec_, lowering_.mesh(), rank);
     options.ranks_per_node = options_.ranks_per_node;
     options.device_budget = budgets.device;
     options.host_budget = budgets.host;
@@ -327,7 +189,7 @@ class Compiler {
   RecomputeChoice choice_of(std::string_view policy) const {
     if (policy == "full") return {.every = config_.recompute.every, .scopes = {}};
     if (policy == "none" || !options_.train) return {};
-    return pipeline_.choose(programs_.front(), options_for(0, {}).machine);
+    return lowering_.choose(programs_.front(), options_for(0, {}).machine);
   }
 
   /// "auto" is the least recompute that fits with nothing moved away that need not be. Rank 0,
@@ -361,12 +223,12 @@ class Compiler {
           return state.role == StateRole::weight && tier != Tier::device;
         });
     if (away) {
-      pipeline_.set_vertical(true);
+      lowering_.set_vertical(true);
       lower(0);
       const Plan vertical = settle_tiers(0);
       const bool better =
           vertical.fits && (!horizontal.fits || vertical.time.step_ms < horizontal.time.step_ms);
-      pipeline_.set_vertical(better);
+      lowering_.set_vertical(better);
       notes_.push_back(fmt::format(
           "micro-batches in {} order: weights live off the device; predicted {:.0f} ms "
           "horizontally, {:.0f} ms vertically",
@@ -401,7 +263,7 @@ class Compiler {
     PlanOptions options = for_plan;
     const auto attempt = [&](bool draft) {
       TierChoice choice = policy.choice();
-      choice.vertical = pipeline_.vertical();
+      choice.vertical = lowering_.vertical();
       options.draft = draft;
       return build(choice, options);
     };
@@ -421,7 +283,7 @@ class Compiler {
     const auto add = [&](const std::string& name, Graph graph) {
       graphs.push_back(std::move(graph));
       offload(graphs.back(), choice);
-      if (!choice.empty()) pipeline_.check(name, "tiers", graphs.back());
+      if (!choice.empty()) lowering_.check(name, "tiers", graphs.back());
       inputs.push_back({name, &graphs.back()});
     };
     for (const Program& program : programs_) {
@@ -436,7 +298,7 @@ class Compiler {
       add("flush", std::move(flush));
       if (!prime) continue;
       graphs.push_back(std::move(*prime));
-      pipeline_.check("prime", "tiers", graphs.back());
+      lowering_.check("prime", "tiers", graphs.back());
       inputs.push_back({"prime", &graphs.back()});
     }
     return build_plan(inputs, support_, for_plan);
@@ -450,7 +312,7 @@ class Compiler {
   const ModelSpec& spec_;
   const KernelSupport& support_;
   const CompileOptions& options_;
-  Pipeline pipeline_;
+  Lowering lowering_;
   std::vector<Program> programs_;
   RecomputeChoice recompute_;
   std::vector<std::string> notes_;

@@ -1,6 +1,7 @@
 #include "weft/plan/plan.h"
 
 #include "weft/base/check.h"
+#include "weft/ir/graph.h"
 
 namespace weft {
 
@@ -15,6 +16,17 @@ std::string_view lane_name(Lane lane) {
     case Lane::host: return "host";
   }
   throw BugError("plan", "unknown lane");
+}
+
+int64_t lane_bytes(const PlanProgram& program, Lane lane) {
+  int64_t bytes = 0;
+  for (const PlanStep& step : program.steps) {
+    if (step.lane != lane) continue;
+    // A store gives the state that it overwrites, a load what it reads.
+    const bool stores = !op_def(step.op).aliases.empty();
+    bytes += stores ? step.input_types[0].bytes() : step.output_types[0].bytes();
+  }
+  return bytes;
 }
 
 const PlanProgram& Plan::program(std::string_view name) const {

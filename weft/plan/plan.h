@@ -78,6 +78,9 @@ struct PlanProgram {
   double flops = 0;                          // matmul-like work, for MFU
 };
 
+/// Bytes that a run of the program moves over a lane between tiers.
+int64_t lane_bytes(const PlanProgram& program, Lane lane);
+
 /// Bytes of one tier of one rank.
 struct TierUse {
   int64_t budget = 0;  // 0 = no limit was given

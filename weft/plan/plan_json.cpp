@@ -201,21 +201,6 @@ Json nodes_json(const ClusterPlan& cluster) {
   return nodes;
 }
 
-/// Bytes that a training step of one rank moves over a lane between tiers.
-int64_t lane_bytes(const Plan& plan, Lane lane) {
-  int64_t bytes = 0;
-  for (const PlanProgram& program : plan.programs) {
-    if (program.name != "train") continue;
-    for (const PlanStep& step : program.steps) {
-      if (step.lane != lane) continue;
-      // A store gives the state that it overwrites, a load what it reads.
-      const bool stores = !op_def(step.op).aliases.empty();
-      bytes += stores ? step.input_types[0].bytes() : step.output_types[0].bytes();
-    }
-  }
-  return bytes;
-}
-
 /// Bytes of the rank that receives or moves most.
 Json traffic_json(const ClusterPlan& cluster) {
   Json traffic = Json::object();
@@ -229,7 +214,11 @@ Json traffic_json(const ClusterPlan& cluster) {
   }
   for (const Lane lane : {Lane::h2d, Lane::d2h, Lane::nvme_read, Lane::nvme_write}) {
     int64_t bytes = 0;
-    for (const Plan& plan : cluster.plans) bytes = std::max(bytes, lane_bytes(plan, lane));
+    for (const Plan& plan : cluster.plans) {
+      for (const PlanProgram& program : plan.programs) {
+        if (program.name == "train") bytes = std::max(bytes, lane_bytes(program, lane));
+      }
+    }
     traffic.set(std::string(lane_name(lane)), Json::object({{"bytes_per_step", bytes}}));
   }
   return traffic;
