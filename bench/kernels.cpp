@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <string>
 #include <vector>
@@ -223,10 +224,24 @@ void bench_memory(Backend& backend, int threads) {
   const std::vector<std::pair<size_t, size_t>> same = {{0, 0}, {1, 1}, {2, 2}};
   add("adamw", 28, {OpKind::adamw, adamw("none"), update, {x, x, x}}, same);
   add("adamw with bf16 copy", 30, {OpKind::adamw, adamw("bf16"), update, {x, x, x, half}}, same);
+  Attrs rounded = adamw("bf16");
+  rounded.set("seed", int64_t{1});
+  rounded.set("site", int64_t{2});
+  rounded.set("elements", fmt::format("{};0;{};0", kCount, kCount));
+  std::vector<TensorType> with_step = update;
+  with_step[1] = with_step[2] = half;
+  with_step.push_back({DType::i64, {1}});
+  add("adamw, bf16 moments and copy", 22,
+      {OpKind::adamw, rounded, with_step, {x, half, half, half}}, same);
   for (Case& test : cases) {  // every operand away from denormals, and apply = 1
     const float hyper[3] = {3e-4f, 0.1f, 0.05f};
     std::memcpy(test.kernel.input(4), hyper, sizeof(hyper));
     *static_cast<int32_t*>(test.kernel.input(6)) = 1;
+    if (&test == &cases.back()) {
+      auto* v = static_cast<BF16*>(test.kernel.input(2));
+      for (int64_t i = 0; i < kCount; ++i) v[i] = to_bf16(1e-3f);
+      continue;
+    }
     auto* v = static_cast<float*>(test.kernel.input(2));
     for (int64_t i = 0; i < kCount; ++i) v[i] = 1e-3f;
   }
@@ -248,7 +263,11 @@ void bench_memory(Backend& backend, int threads) {
 
 int main(int argc, char** argv) {
   std::setvbuf(stdout, nullptr, _IOLBF, 4096);
-  const int threads = argc > 1 ? std::stoi(argv[1]) : omp_get_max_threads();
+  const int threads = argc > 1 ? std::atoi(argv[1]) : omp_get_max_threads();
+  if (threads < 1 || argc > 3) {
+    fmt::print(stderr, "usage: bench_kernels [threads] [matmul|attention|memory|step|step-f32]\n");
+    return 2;
+  }
   time_processor = threads == 1;
   const std::string what = argc > 2 ? argv[2] : "";
   const auto backend = make_backend("cpu", {.threads = threads});

@@ -1,5 +1,6 @@
 // Loops of the optimizer updates and of sums, compiled once per instruction set. They are plain
-// loops over the shared scalar arithmetic, which the compiler turns into vectors.
+// loops over the shared scalar arithmetic, which the compiler turns into vectors; only the random
+// words, whose 64-bit products it does not see through, name their instructions.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "weft/backend/cpu/update_isa.cpp"
 #include "weft/backend/cpu/update_isa.h"
@@ -79,39 +80,72 @@ void sgd_momentum(const SgdScalars<float>& scalars, const UpdateArgs& args) {
   }
 }
 
-/// 16 Philox blocks at a time, so that the compiler can use vectors.
-void words(uint64_t key, int64_t number, int64_t count, uint32_t* to) {
-  constexpr int64_t kBlocks = 16;
-  uint32_t c0[kBlocks], c1[kBlocks], c2[kBlocks], c3[kBlocks];
-  for (int64_t done = 0; done < count;) {
-    const auto first = static_cast<uint64_t>(number + done);
-    for (int64_t j = 0; j < kBlocks; ++j) {
-      const uint64_t block = first / 4 + static_cast<uint64_t>(j);
-      c0[j] = static_cast<uint32_t>(block);
-      c1[j] = static_cast<uint32_t>(block >> 32);
-      c2[j] = c3[j] = 0;
-    }
-    uint32_t k0 = static_cast<uint32_t>(key), k1 = static_cast<uint32_t>(key >> 32);
-    for (int round = 0; round < 10; ++round) {
-      for (int64_t j = 0; j < kBlocks; ++j) {
-        const uint64_t a = uint64_t{0xD2511F53u} * c0[j];
-        const uint64_t b = uint64_t{0xCD9E8D57u} * c2[j];
-        c0[j] = static_cast<uint32_t>(b >> 32) ^ c1[j] ^ k0;
-        c2[j] = static_cast<uint32_t>(a >> 32) ^ c3[j] ^ k1;
-        c1[j] = static_cast<uint32_t>(b);
-        c3[j] = static_cast<uint32_t>(a);
-      }
-      k0 += 0x9E3779B9u;
-      k1 += 0xBB67AE85u;
-    }
-    const auto skip = static_cast<int64_t>(first % 4);
-    const int64_t size = std::min(count - done, 4 * kBlocks - skip);
-    for (int64_t i = 0; i < size; ++i) {
-      const uint32_t* lanes[] = {c0, c1, c2, c3};
-      to[done + i] = lanes[(skip + i) % 4][(skip + i) / 4];
-    }
-    done += size;
+#if HWY_TARGET != HWY_SCALAR
+namespace hn = hwy::HWY_NAMESPACE;
+using DU = hn::ScalableTag<uint32_t>;
+using VU = hn::Vec<DU>;
+constexpr int64_t kBlocks = HWY_LANES(uint32_t);
+
+/// Lower and upper halves of the 64-bit products of all lanes.
+HWY_INLINE void multiply(VU x, VU factor, VU& low, VU& high) {
+  const DU d;
+  const hn::Repartition<uint64_t, DU> d64;
+  const auto even = hn::MulEven(x, factor);
+  const auto odd = hn::MulEven(hn::BitCast(d, hn::ShiftRight<32>(hn::BitCast(d64, x))), factor);
+  low = hn::OddEven(hn::BitCast(d, hn::ShiftLeft<32>(odd)), hn::BitCast(d, even));
+  high = hn::OddEven(hn::BitCast(d, odd), hn::BitCast(d, hn::ShiftRight<32>(even)));
+}
+
+constexpr int kWays = 2;  // vectors at a time: one alone waits for its own products
+constexpr int64_t kWords = kWays * 4 * kBlocks;
+
+/// The kWords words of Philox blocks block, block + 1, …: philox4x32, a block per lane.
+HWY_INLINE void words_of_blocks(uint64_t key, uint64_t block, uint32_t* to) {
+  const DU d;
+  VU c0[kWays], c1[kWays], c2[kWays], c3[kWays];
+  for (int way = 0; way < kWays; ++way) {
+    const uint64_t first = block + static_cast<uint64_t>(way * kBlocks);
+    const VU base = hn::Set(d, static_cast<uint32_t>(first));
+    const VU high = hn::Set(d, static_cast<uint32_t>(first >> 32));
+    c0[way] = hn::Add(base, hn::Iota(d, 0u));
+    c1[way] = hn::IfThenElse(hn::Lt(c0[way], base), hn::Add(high, hn::Set(d, 1u)), high);
+    c2[way] = c3[way] = hn::Zero(d);
   }
+  VU k0 = hn::Set(d, static_cast<uint32_t>(key)), k1 = hn::Set(d, static_cast<uint32_t>(key >> 32));
+  for (int round = 0; round < 10; ++round) {
+    for (int way = 0; way < kWays; ++way) {
+      VU a_low, a_high, b_low, b_high;
+      multiply(c0[way], hn::Set(d, 0xD2511F53u), a_low, a_high);
+      multiply(c2[way], hn::Set(d, 0xCD9E8D57u), b_low, b_high);
+      c0[way] = hn::Xor3(b_high, c1[way], k0);
+      c2[way] = hn::Xor3(a_high, c3[way], k1);
+      c1[way] = b_low;
+      c3[way] = a_low;
+    }
+    k0 = hn::Add(k0, hn::Set(d, 0x9E3779B9u));
+    k1 = hn::Add(k1, hn::Set(d, 0xBB67AE85u));
+  }
+  for (int way = 0; way < kWays; ++way) {
+    hn::StoreInterleaved4(c0[way], c1[way], c2[way], c3[way], d, to + way * 4 * kBlocks);
+  }
+}
+#endif
+
+/// element_word of elements number, number + 1, …
+void words(uint64_t key, int64_t number, int64_t count, uint32_t* to) {
+  auto at = static_cast<uint64_t>(number);
+#if HWY_TARGET == HWY_SCALAR
+  for (int64_t i = 0; i < count; ++i) to[i] = element_word(key, at + static_cast<uint64_t>(i));
+#else
+  for (; count > 0 && at % 4 != 0; ++at, --count) *to++ = element_word(key, at);
+  for (; count >= kWords; at += kWords, to += kWords, count -= kWords) {
+    words_of_blocks(key, at / 4, to);
+  }
+  if (count == 0) return;
+  uint32_t rest[kWords];
+  words_of_blocks(key, at / 4, rest);
+  std::copy(rest, rest + count, to);
+#endif
 }
 
 template <class T>

@@ -1,5 +1,6 @@
 // Optimizer updates: equal to ref to the bit, with and without a copy, applied or not.
 #include "weft/backend/cpu/kernel_test_util.h"
+#include "weft/backend/cpu/update_isa.h"
 
 namespace weft::cpu {
 namespace {
@@ -96,6 +97,23 @@ TEST(CpuUpdate, VerdictClipsScalesAndRefuses) {
            {one, one, {DType::i32, {1}}},
            {}},
           1e-7);
+    }
+  }
+}
+
+/// Starts within a block and within a vector, and past numbers whose blocks have more than 32 bits.
+TEST(CpuUpdate, WordsAreThoseOfEachElement) {
+  constexpr uint64_t kKey = 0x0123456789abcdefu;
+  for (const int64_t number : {int64_t{0}, int64_t{3}, int64_t{30}, (int64_t{1} << 34) - 7}) {
+    for (const int64_t count : {1, 2, 5, 64, 131, 1000}) {
+      std::vector<uint32_t> words(static_cast<size_t>(count) + 1, 77);
+      update_isa().words(kKey, number, count, words.data());
+      for (int64_t i = 0; i < count; ++i) {
+        ASSERT_EQ(words[static_cast<size_t>(i)],
+                  element_word(kKey, static_cast<uint64_t>(number + i)))
+            << number << " + " << i << " of " << count;
+      }
+      EXPECT_EQ(words.back(), 77u);
     }
   }
 }
