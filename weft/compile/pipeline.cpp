@@ -13,12 +13,12 @@
 //     -> probes           what tells which rank an overflow came from
 //     -> buckets          small collectives travel together
 //     -> late update      where states are far away: the update runs at the begin of the next step
-//     -> tiers            loads and stores of what does not live on the device (docs/tiers.md);
-//     again
-//                         with more moved away until the plan fits
+//     -> tiers            loads and stores of what does not live on the device (docs/tiers.md),
+//                         again with more moved away until the plan fits
 //     -> plan             order, liveness, arena, lanes, predicted time (plan/)
 //
-// Every graph is verified after every pass, the plan after the last one.
+// The passes up to "buckets" are lowering.cpp, the choices around them this page. Every graph is
+// verified after every pass, the plan after the last one.
 #include "weft/compile/pipeline.h"
 
 #include <fmt/core.h>
