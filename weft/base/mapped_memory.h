@@ -10,8 +10,7 @@ namespace weft {
 /// page, from 2 MiB on to 2 MiB, with advice to use huge pages: fewer faults at start, fewer TLB
 /// misses in kernels, and disk transfers with few segments (a device splits a request of 256 small
 /// pages). Pages become resident when first written. Owns the mapping; not copied or moved. Throws
-/// ResourceError
-/// "[where] got …, expected … bytes of memory" when the system refuses.
+/// ResourceError "[where] got …, expected … bytes of memory" when the system refuses.
 class MappedMemory {
  public:
   MappedMemory(const char* where, int64_t bytes);

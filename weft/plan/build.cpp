@@ -161,8 +161,8 @@ class ProgramBuilder {
       if (tier == Tier::device) program_.live_peak_bytes = live_peak(exact);
       const int64_t first = round_up(of(base, tier), of(alignment, tier));
       const int64_t budget = budgets[static_cast<size_t>(t)];
-      const bool hopeless = budget > 0 && first + live_peak(items) > budget;
-      place_items(items, options.draft && hopeless ? Effort::draft : Effort::full);
+      const bool hopeless = options.draft && budget > 0 && first + live_peak(items) > budget;
+      place_items(items, hopeless ? Effort::draft : Effort::full);
       for (size_t i = 0; i < items.size(); ++i) {
         plan_.buffers[ids[i]].offset = first + items[i].offset;
       }

@@ -147,20 +147,19 @@ std::vector<int> agree_cores(int threads, Communicator& ranks) {
           int64_t threads = 0;
         };
         std::map<std::string, Group> groups;
-        Json places = Json::array();
         std::vector<std::string> keys;
+        std::vector<int> places;
         for (const std::string& text : messages) {
           const Json rank = parse_json(text, "cores");
           keys.push_back(rank.at("host").as_string() + rank.at("cores").dump());
           Group& group = groups[keys.back()];
-          places.push(group.ranks++);
+          places.push_back(group.ranks++);
           group.threads = std::max(group.threads, rank.at("threads").as_int());
         }
         Json result = Json::array();
         for (size_t i = 0; i < keys.size(); ++i) {
           const Group& group = groups[keys[i]];
-          result.push(Json(
-              std::vector<int64_t>{places.as_array()[i].as_int(), group.ranks, group.threads}));
+          result.push(Json(std::vector<int64_t>{places[i], group.ranks, group.threads}));
         }
         return result.dump();
       });
